@@ -1,0 +1,118 @@
+"""The error tree. Each base has one meaning on the bus and one over HTTP.
+
+| Error | On the bus | Over HTTP |
+|---|---|---|
+| Rejected | ack: the domain says no | its own status: 401, 403, 404, 409, 413, 415, 422, 429 |
+| Conflict | decide again | 409 |
+| Unavailable | nak with backoff | 503 |
+| Malformed | term, dead letter | 400 |
+| Broken | term, dead letter, page | 500 |
+| Stopping | nak, attempt not counted | 503 |
+"""
+
+from typing import Any
+
+from minutebook.models.problem import Problem, ProblemItem
+
+_TITLES = {
+    400: "Malformed request",
+    401: "Not authenticated",
+    403: "Not allowed",
+    404: "Not found",
+    409: "Conflict",
+    413: "Too large",
+    415: "Unsupported media type",
+    422: "Not acceptable as sent",
+    429: "Too many requests",
+    500: "Internal error",
+    503: "Not available now",
+}
+
+
+class MinutebookError(Exception):
+    """Base of the tree. `code` is a stable dotted name; `message` says what, where and how to mend it."""
+
+    status = 500
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        status: int | None = None,
+        errors: tuple[ProblemItem, ...] = (),
+        **extra: Any,
+    ) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.errors = errors
+        self.extra = extra
+        if status is not None:
+            self.status = status
+
+    def problem(self, request_id: str | None = None) -> Problem:
+        """The error as the API and typed replies carry it."""
+        return Problem(
+            title=_TITLES.get(self.status, "Error"),
+            status=self.status,
+            code=self.code,
+            detail=self.message,
+            errors=self.errors,
+            request_id=request_id,
+            extra=self.extra,
+        )
+
+
+class Rejected(MinutebookError):
+    """The domain says no, and would say it again."""
+
+    status = 422
+
+
+class Conflict(MinutebookError):
+    """Another writer was first. Load again and decide again."""
+
+    status = 409
+
+
+class Unavailable(MinutebookError):
+    """Something that is needed does not answer now. The same message may succeed later."""
+
+    status = 503
+
+
+class Malformed(MinutebookError):
+    """What came in cannot be read as what it should be."""
+
+    status = 400
+
+
+class Broken(MinutebookError):
+    """A bug of ours, or a record that cannot be right."""
+
+    status = 500
+
+
+class Stopping(MinutebookError):
+    """This process is draining; hand the message to another."""
+
+    status = 503
+
+
+def from_problem(problem: Problem) -> MinutebookError:
+    """The error that a typed reply carried, as the exception that it was."""
+    kind: type[MinutebookError]
+    match problem.status:
+        case 400:
+            kind = Malformed
+        case 500:
+            kind = Broken
+        case 503:
+            kind = Unavailable
+        case _:
+            kind = Rejected
+    return kind(problem.code, problem.detail, status=problem.status, errors=problem.errors, **problem.extra)
+
+
+__all__ = ["Broken", "Conflict", "Malformed", "MinutebookError", "Rejected", "Stopping", "Unavailable", "from_problem"]

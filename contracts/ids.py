@@ -1,0 +1,72 @@
+"""Derived stream ids: what must be unique is hashed into the id, so the head row's key makes it unique.
+
+Each function is total and pure; the same arguments give the same id on every machine.
+"""
+
+import json
+from uuid import UUID, uuid5
+
+_NAMESPACE = UUID("6d696e75-7465-5f62-8f6f-6b2d69647331")
+
+
+def derive(kind: str, *parts: str | int | UUID) -> UUID:
+    """Return the id of the thing of this kind that these parts name. Parts cannot run into each other."""
+    return uuid5(_NAMESPACE, json.dumps([kind, *(str(p) for p in parts)], ensure_ascii=True))
+
+
+def triggered_run(tenant_group: UUID, definition_id: str, trigger_key: str) -> UUID:
+    """The run that a trigger key starts: one per (tenant group, definition, key)."""
+    return derive("run", tenant_group, definition_id, trigger_key)
+
+
+def attempt(run: UUID, step: str, round_: int, number: int) -> UUID:
+    """Attempt `number` (from 1) at a step in its round (from 1; loops and redoes begin a new round)."""
+    return derive("attempt", run, step, round_, number)
+
+
+def decision(run: UUID, step: str, round_: int) -> UUID:
+    return derive("decision", run, step, round_)
+
+
+def effect(run: UUID, key: str) -> UUID:
+    return derive("effect", run, key)
+
+
+def inbound(source: str, external_id: str) -> UUID:
+    """Source ids are unique per installation, so the tenant group is not part of it."""
+    return derive("inbound", source, external_id)
+
+
+def definition(tenant_group: UUID, definition_id: str) -> UUID:
+    return derive("definition", tenant_group, definition_id)
+
+
+def source(source_id: str) -> UUID:
+    """An event source is declared once per installation."""
+    return derive("source", source_id)
+
+
+def server(tenant_group: UUID, server_id: str) -> UUID:
+    """An MCP server that write steps of this tenant group may name."""
+    return derive("server", tenant_group, server_id)
+
+
+def tenant_group(name: str) -> UUID:
+    return derive("tenant_group", name)
+
+
+def tenant(tenant_group: UUID, name: str) -> UUID:
+    return derive("tenant", tenant_group, name)
+
+
+def user(tenant_group: UUID, email: str) -> UUID:
+    return derive("user", tenant_group, email.lower())
+
+
+def project(tenant_group: UUID, key: str) -> UUID:
+    return derive("project", tenant_group, key)
+
+
+def key(token_sha256: str) -> UUID:
+    """A key's stream is found by the hash of its secret, which is kept nowhere else."""
+    return derive("key", token_sha256)

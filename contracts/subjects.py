@@ -1,0 +1,110 @@
+"""Subjects, streams and durables: declared here, applied by `migrate`; services only bind to them."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from contracts.envelope import Owner
+
+OWNER_OF: dict[str, Owner] = {
+    "identity": "api",
+    "definition": "planner",
+    "run": "planner",
+    "attempt": "runner",
+    "decision": "decision",
+    "inbound": "ingest",
+    "effect": "effects",
+}
+
+
+def history(event_type: str) -> str:
+    """`run.started` travels as `history.run.started`."""
+    return f"history.{event_type}"
+
+
+def work(executor: str, queue: str) -> str:
+    return f"work.{executor}.{queue}"
+
+
+def wake(service: Owner) -> str:
+    return f"wake.{service}"
+
+
+def inbound(source: str) -> str:
+    return f"inbound.{source}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """A JetStream stream. Limits are small on purpose: what it loses, the sweep finds again."""
+
+    name: str
+    subjects: tuple[str, ...]
+    max_age: timedelta
+    max_bytes: int
+    dedupe_window: timedelta = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class DurableSpec:
+    """A durable consumer. `max_deliver` is unlimited: a message ends by ack or term, never by a count."""
+
+    name: str
+    stream: str
+    subjects: tuple[str, ...]
+    service: Owner
+    ack_wait: timedelta = timedelta(seconds=30)
+    max_ack_pending: int = 2_000
+
+
+STREAMS: tuple[StreamSpec, ...] = (
+    StreamSpec("HISTORY", ("history.>",), timedelta(hours=1), 1 << 30),
+    StreamSpec("WORK", ("work.>",), timedelta(hours=1), 1 << 28),
+    StreamSpec("WAKE", ("wake.>",), timedelta(minutes=10), 1 << 28),
+    StreamSpec("INBOUND", ("inbound.>",), timedelta(hours=1), 1 << 28),
+)
+
+DURABLES: tuple[DurableSpec, ...] = (
+    DurableSpec(
+        "planner-history",
+        "HISTORY",
+        (
+            "history.run.created",
+            "history.attempt.succeeded",
+            "history.attempt.failed",
+            "history.decision.answered",
+            "history.effect.succeeded",
+            "history.effect.failed",
+            "history.effect.in_doubt",
+        ),
+        "planner",
+    ),
+    DurableSpec("planner-wake", "WAKE", ("wake.planner",), "planner"),
+    DurableSpec("runner-work", "WORK", ("work.>",), "runner"),
+    DurableSpec("runner-history", "HISTORY", ("history.run.cancelled", "history.run.failed"), "runner"),
+    DurableSpec("runner-wake", "WAKE", ("wake.runner",), "runner"),
+    DurableSpec(
+        "decision-history",
+        "HISTORY",
+        ("history.run.cancelled", "history.run.failed", "history.run.completed"),
+        "decision",
+    ),
+    DurableSpec("decision-wake", "WAKE", ("wake.decision",), "decision"),
+    DurableSpec(
+        "effects-history",
+        "HISTORY",
+        (
+            "history.effect.declared",
+            "history.run.step_writing",
+            "history.run.resumed",
+            "history.run.cancelled",
+            "history.run.failed",
+        ),
+        "effects",
+    ),
+    DurableSpec("effects-wake", "WAKE", ("wake.effects",), "effects"),
+    DurableSpec("ingest-inbound", "INBOUND", ("inbound.>",), "ingest"),
+    DurableSpec("ingest-wake", "WAKE", ("wake.ingest",), "ingest"),
+)
+
+ENVELOPE_BYTES_MAX = 512 * 1024
+DEFINITIONS_BYTES_MAX = 448 * 1024

@@ -1,0 +1,89 @@
+"""The port of the bus, in every adapter alike."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal, Protocol
+
+from contracts.subjects import DurableSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something to publish. `id` is what the dedupe window knows it by; `headers` carry the trace context."""
+
+    subject: str
+    data: bytes
+    id: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A message as a durable hands it out. `deliveries` counts from 1."""
+
+    subject: str
+    data: bytes
+    headers: Mapping[str, str]
+    deliveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disposition:
+    """What becomes of a message: `ack` it, `nak` it to come again after `delay`, or `term` it for good."""
+
+    verdict: Literal["ack", "nak", "term"]
+    delay: timedelta = timedelta(0)
+
+
+ACK = Disposition("ack")
+
+BatchHandler = Callable[[Sequence[Delivered]], Awaitable[Sequence[Disposition]]]
+"""Handles what has piled up; answers one disposition per message. An exception is mapped by `disposition.of`."""
+
+AskHandler = Callable[[str, bytes, Mapping[str, str]], Awaitable[bytes]]
+"""Answers an ask: (subject, data, headers) → reply. Never raises: errors are typed replies."""
+
+
+class Bus(Protocol):
+    """One service's connection. `subscribe` and `answer` come before `start`."""
+
+    def subscribe(self, durable: DurableSpec, handler: BatchHandler, *, batch_max: int = 200) -> None:
+        """Consume a durable that exists; the adapter never creates it.
+
+        Messages that arrive while a batch is handled make the next batch: no linger, no timer. At most one
+        batch of a durable is handled at a time in this process.
+        """
+        ...
+
+    def answer(self, subject: str, handler: AskHandler) -> None:
+        """Answer asks on a subject, in a queue group of its own name, many at a time."""
+        ...
+
+    async def start(self) -> None:
+        """Connect and begin. Raises `contracts.errors.Unavailable` when there is no server."""
+        ...
+
+    async def publish(self, messages: Sequence[Message]) -> None:
+        """Publish to JetStream and wait for every ack.
+
+        Raises:
+            contracts.errors.Unavailable: at least one ack did not come; publishing again is harmless.
+        """
+        ...
+
+    async def ask(self, subject: str, data: bytes, *, headers: Mapping[str, str], timeout: timedelta) -> bytes:
+        """Request and reply on core NATS.
+
+        Raises:
+            contracts.errors.Unavailable: nobody listens, or no reply within `timeout`.
+        """
+        ...
+
+    async def usable(self) -> bool:
+        """Whether the connection is up and every subscribed durable exists."""
+        ...
+
+    async def stop(self) -> None:
+        """Drain: take no more, finish the batches in hand, hand back the rest, disconnect."""
+        ...

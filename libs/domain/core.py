@@ -1,0 +1,84 @@
+"""What the aggregates share: the shape of a decision's result and of a category."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from contracts.base import Event
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """The first fact of another stream, written in the same statement as the decider's own facts.
+
+    Skipped when that stream exists already. `work_subject` also puts the stream into `ready`.
+    """
+
+    category: str
+    stream_id: UUID
+    event: Event
+    work_subject: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A head row of another category that must be in one of `states`, locked for share, for the append to hold."""
+
+    category: str
+    stream_id: UUID
+    states: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What follows from a command. Empty when it is already true.
+
+    `blobs` maps the digests of new `BlobRef`s in the events to their canonical JSON bytes. `ready` puts streams
+    that exist already back into the claimable work: stream id → work subject.
+    """
+
+    events: tuple[Event, ...] = ()
+    births: tuple[Birth, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    ready: Mapping[UUID, str] = field(default_factory=dict)
+
+
+NOTHING = Decided()
+
+
+def facts(*events: Event, guards: tuple[Guard, ...] = (), blobs: Mapping[str, bytes] | None = None) -> Decided:
+    """A decision that concerns its own stream only."""
+    return Decided(events=events, guards=guards, blobs=blobs or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Category(Generic[S]):
+    """A kind of stream: how its state is folded and what of it stands in its head row.
+
+    `status` is the head's `state`; `columns` are its other derived columns, by name; `wake_at` is the earliest
+    moment at which the owner must look again, None for never.
+    """
+
+    name: str
+    initial: S
+    evolve: Callable[[S, Event], S]
+    status: Callable[[S], str]
+    columns: Callable[[S], Mapping[str, Any]]
+    wake_at: Callable[[S, datetime], datetime | None]
+
+    def fold(self, events: tuple[Event, ...], state: S | None = None) -> S:
+        """The state that these facts add up to, from `state` or from the beginning."""
+        folded = self.initial if state is None else state
+        for event in events:
+            folded = self.evolve(folded, event)
+        return folded
+
+
+def never(_state: object, _now: datetime) -> None:
+    """`wake_at` of what waits for nobody's clock."""
+    return

@@ -1,0 +1,81 @@
+"""Every edge between states, in one table. `docs/lifecycle.md` draws it; a test holds both together.
+
+`absent` is the state before the first fact. An edge that is not here does not happen.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+Edges = Mapping[str, frozenset[str]]
+
+
+def _edges(**table: str) -> Edges:
+    return {state: frozenset(targets.split()) for state, targets in table.items()}
+
+
+RUN: Final = _edges(
+    absent="created",
+    created="running cancelled suspended superseded",
+    running="waiting_decision waiting_event waiting_timer completed failed cancelled suspended",
+    waiting_decision="running cancelled suspended",
+    waiting_event="running cancelled suspended",
+    waiting_timer="running cancelled suspended",
+    suspended="running cancelled",
+    failed="running",
+    completed="",
+    cancelled="",
+    superseded="",
+)
+
+STEP: Final = _edges(
+    pending="queued waiting writing failed",
+    queued="succeeded retrying failed cancelled",
+    waiting="succeeded failed cancelled",
+    writing="succeeded retrying failed cancelled",
+    retrying="queued writing failed cancelled",
+    succeeded="pending",
+    failed="queued writing pending",
+    cancelled="pending",
+)
+
+ATTEMPT: Final = _edges(
+    absent="queued",
+    queued="running failed cancelled",
+    running="queued succeeded failed cancelled",
+    succeeded="",
+    failed="",
+    cancelled="",
+)
+
+DECISION: Final = _edges(absent="open", open="answered withdrawn", answered="", withdrawn="")
+
+EFFECT: Final = _edges(
+    absent="declared",
+    declared="pending failed cancelled",
+    pending="succeeded failed in_doubt",
+    failed="declared",
+    in_doubt="succeeded declared failed",
+    succeeded="",
+    cancelled="",
+)
+
+INBOUND: Final = _edges(absent="received", received="routed", routed="")
+
+DEFINITION: Final = _edges(absent="active", active="")
+
+IDENTITY: Final = _edges(absent="active", active="inactive", inactive="")
+
+LIFECYCLES: Final[Mapping[str, Edges]] = {
+    "run": RUN,
+    "step": STEP,
+    "attempt": ATTEMPT,
+    "decision": DECISION,
+    "effect": EFFECT,
+    "inbound": INBOUND,
+    "definition": DEFINITION,
+    "identity": IDENTITY,
+}
+
+RUN_OPEN: Final = frozenset({"created", "running", "waiting_decision", "waiting_event", "waiting_timer", "suspended"})
+RUN_ACTIVE: Final = RUN_OPEN - {"suspended"}
+"""States in which work may be claimed and written: open and not suspended."""

@@ -1,0 +1,289 @@
+"""The port of the event store: what owners may ask of the history, in every adapter alike."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+from contracts.base import BlobRef, Event, Metadata
+from libs.domain.core import Guard
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One fact as it stands in the history. Order of all of them: `(era, xid, position)`."""
+
+    stream_id: UUID
+    version: int
+    category: str
+    type: str
+    event: Event
+    metadata: Metadata
+    recorded_at: datetime
+    era: int
+    xid: int
+    position: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A stream from the version asked for, with its head. `version` 0 and an empty digest: it does not exist."""
+
+    stream_id: UUID
+    version: int
+    digest: bytes
+    wake_at: datetime | None
+    tenant_group: UUID | None
+    tenant: UUID | None
+    events: tuple[Recorded, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What `load` answers: the streams asked for, and the database's clock at that moment."""
+
+    now: datetime
+    streams: Mapping[UUID, Loaded]
+
+
+@dataclass(frozen=True, slots=True)
+class BirthRow:
+    """Another stream's first fact (version 1) with its head. `work_subject` also queues it in `ready`."""
+
+    category: str
+    stream_id: UUID
+    event: Event
+    state: str
+    columns: Mapping[str, Any]
+    wake_at: datetime | None
+    work_subject: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """What one stream of a batch wants to write.
+
+    Refused as `lost` when the head's version is not `version`, when `claim` is given and is not the head's current
+    claim, and, as `guarded`, when a guard does not hold. `digest` is the stream's last digest as it was read
+    (empty for a new stream). `release` clears the claim and lease in the same statement. `ready` queues streams
+    that exist. `delivery` marks the inbound delivery of the same id as done.
+    """
+
+    stream_id: UUID
+    version: int
+    digest: bytes
+    events: tuple[Event, ...]
+    metadata: Metadata
+    state: str
+    columns: Mapping[str, Any]
+    wake_at: datetime | None
+    claim: UUID | None = None
+    set_claim: UUID | None = None
+    release: bool = False
+    guards: tuple[Guard, ...] = ()
+    births: tuple[BirthRow, ...] = ()
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    ready: Mapping[UUID, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One fact that the statement wrote, births included: enough for an envelope's address."""
+
+    category: str
+    stream_id: UUID
+    version: int
+    type: str
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The fate of one `Append`. `skipped` are births whose stream existed already."""
+
+    stream_id: UUID
+    fate: Literal["won", "lost", "guarded"]
+    version: int
+    digest: bytes
+    skipped: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxToken:
+    """Names the outbox row of one statement; give it to `published` once the bus has acked."""
+
+    era: int
+    xid: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """The fates in the order of the appends, what was written, and the outbox row (None when nothing was)."""
+
+    appended: tuple[Appended, ...]
+    written: tuple[Written, ...]
+    era: int
+    outbox: OutboxToken | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An attempt that this runner holds until `lease_until`, unless it renews."""
+
+    attempt_id: UUID
+    claim: UUID
+    lease_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A webhook as the api stored it, before ingest recorded it."""
+
+    id: UUID
+    tenant_group: UUID
+    tenant: UUID
+    source: str
+    adapter: str
+    external_id: str
+    event: str
+    keys: Mapping[str, Any]
+    payload: BlobRef
+    body_sha256: str
+    traceparent: str | None
+    received_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A stream whose `wake_at` has come."""
+
+    category: str
+    stream_id: UUID
+    wake_at: datetime
+
+
+class EventStore(Protocol):
+    """Loads and appends streams. Every method may raise `contracts.errors.Unavailable` and may then be repeated."""
+
+    async def load(self, category: str, after: Mapping[UUID, int]) -> Load:
+        """Read streams of a category with their events above the given version (0 for all), in one query."""
+        ...
+
+    async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
+        """Write a batch in one gated statement. A stream stands at most once in it; an empty `events` is refused.
+
+        Raises:
+            contracts.errors.Unavailable: the database did not answer; nothing is known about the batch.
+            contracts.errors.Broken: the statement itself was refused (a value that does not fit, for example);
+                nothing of the batch was written.
+        """
+        ...
+
+    async def move_wakes(self, category: str, moves: Sequence[tuple[UUID, int, datetime | None]]) -> None:
+        """Set `wake_at` without a fact, each gated on (stream, version). A lost gate is no error."""
+        ...
+
+    async def published(self, token: OutboxToken) -> None:
+        """Forget an outbox row: its envelopes were acked. May be deferred to the next statement."""
+        ...
+
+    async def events(
+        self, category: str, stream_ids: Collection[UUID], *, tenant_group: UUID
+    ) -> Mapping[UUID, tuple[Recorded, ...]]:
+        """Read whole streams of one tenant group, each in order of version; absent ones are left out."""
+        ...
+
+    async def blobs(self, tenant_group: UUID, digests: Collection[str]) -> Mapping[str, bytes]:
+        """Read content by digest. Missing digests are left out."""
+        ...
+
+    async def put_blobs(self, tenant_group: UUID, blobs: Mapping[str, bytes]) -> None:
+        """Store content under its digest, for facts that will follow."""
+        ...
+
+    async def now(self) -> datetime:
+        """The database's clock."""
+        ...
+
+
+class Clockwork(Protocol):
+    """What the scheduler needs: due wakes, the outbox's leftovers and a lease of its own."""
+
+    async def due(self, category: str, *, limit: int, after: tuple[datetime, UUID] | None = None) -> Sequence[Due]:
+        """Streams whose `wake_at` has passed, oldest first, from a key onwards."""
+        ...
+
+    async def due_deliveries(self, *, older_than: timedelta, limit: int) -> Sequence[UUID]:
+        """Deliveries that ingest has not recorded though they are this old."""
+        ...
+
+    async def unpublished(
+        self, *, older_than: timedelta, limit: int
+    ) -> Sequence[tuple[OutboxToken, Sequence[Written]]]:
+        """Outbox rows that nobody forgot, with what their statements wrote, oldest first."""
+        ...
+
+    async def hold_lease(self, name: str, holder: UUID, *, for_: timedelta) -> bool:
+        """Take or keep a named lease until now + `for_`; False while another holder has it."""
+        ...
+
+    async def release_lease(self, name: str, holder: UUID) -> None:
+        """Give a lease up early. No error when it is not held."""
+        ...
+
+
+class Claims(Protocol):
+    """Work that runners take: `ready` rows, claims with a nonce, leases."""
+
+    async def claim(self, subjects: Collection[str] | None, *, limit: int, lease: timedelta) -> Sequence[Claimed]:
+        """Take ready attempts (`skip locked`, by priority then age) whose head is queued and whose run is active.
+
+        `None` takes every subject. Rows whose attempt or run does not fit any more are dropped. The attempt's
+        `wake_at` becomes the end of the lease.
+        """
+        ...
+
+    async def renew(self, claims: Collection[tuple[UUID, UUID]], *, lease: timedelta) -> frozenset[UUID]:
+        """Prolong (attempt, claim) pairs in one statement; returns the attempts that are still held."""
+        ...
+
+    async def waiting(self) -> Mapping[str, int]:
+        """How many ready rows stand under each subject."""
+        ...
+
+
+class Deliveries(Protocol):
+    """Webhooks between the door and ingest."""
+
+    async def accept(self, delivery: Delivery, blobs: Mapping[str, bytes]) -> bool:
+        """Store a delivery under its derived id; False when it is there already."""
+        ...
+
+    async def deliveries(self, ids: Collection[UUID]) -> Sequence[Delivery]:
+        """Read deliveries that are not recorded yet. An `append` to category `inbound` removes them from here."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A place where the record does not agree with itself."""
+
+    category: str
+    stream_id: UUID
+    kind: Literal["chain", "head", "missing_head", "missing_events"]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` saw."""
+
+    streams: int
+    events: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.differences
