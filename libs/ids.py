@@ -7,4 +7,4 @@ import uuid_utils.compat
 
 def mint() -> UUID:
     """Return a new UUID of version 7."""
-    return uuid_utils.compat.uuid7()  # type: ignore[no-any-return]
+    return uuid_utils.compat.uuid7()
