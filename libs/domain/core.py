@@ -61,7 +61,8 @@ class Category(Generic[S]):
     """A kind of stream: how its state is folded and what of it stands in its head row.
 
     `status` is the head's `state`; `columns` are its other derived columns, by name; `wake_at` is the earliest
-    moment at which the owner must look again, None for never.
+    moment at which the owner must look again, None for never. `run_id` is the run that the stream belongs to.
+    `terminal` holds the states that nothing follows.
     """
 
     name: str
@@ -70,6 +71,8 @@ class Category(Generic[S]):
     status: Callable[[S], str]
     columns: Callable[[S], Mapping[str, Any]]
     wake_at: Callable[[S, datetime], datetime | None]
+    run_id: Callable[[S], UUID | None]
+    terminal: frozenset[str]
 
     def fold(self, events: tuple[Event, ...], state: S | None = None) -> S:
         """The state that these facts add up to, from `state` or from the beginning."""
@@ -77,6 +80,11 @@ class Category(Generic[S]):
         for event in events:
             folded = self.evolve(folded, event)
         return folded
+
+
+def no_run(_state: object) -> None:
+    """`run_id` of what belongs to no run."""
+    return
 
 
 def never(_state: object, _now: datetime) -> None:

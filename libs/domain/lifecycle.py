@@ -79,3 +79,8 @@ LIFECYCLES: Final[Mapping[str, Edges]] = {
 RUN_OPEN: Final = frozenset({"created", "running", "waiting_decision", "waiting_event", "waiting_timer", "suspended"})
 RUN_ACTIVE: Final = RUN_OPEN - {"suspended"}
 """States in which work may be claimed and written: open and not suspended."""
+
+
+def terminal(edges: Edges) -> frozenset[str]:
+    """The states that nothing follows."""
+    return frozenset(state for state, targets in edges.items() if not targets)

@@ -1,0 +1,342 @@
+"""Load, decide, append, publish: the one loop that every owner of a category runs."""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, TypeVar
+from uuid import UUID
+
+from contracts.base import Actor, Metadata
+from contracts.errors import Broken, Conflict, MinutebookError, Rejected, Unavailable
+
+from libs.domain.core import Category, Decided
+from libs.eventstore.port import Append, Appended, BatchResult, BirthRow, EventStore
+from libs.owner.publisher import Publisher
+from libs.telemetry.logs import get_logger
+
+S = TypeVar("S")
+C = TypeVar("C")
+
+ROUNDS_MAX: Final = 8
+"""How often a batch's losers are loaded and decided again before they get a `Conflict`."""
+
+STATES_CACHED_MAX: Final = 10_000
+
+WAKE_AGAIN: Final = timedelta(seconds=30)
+"""When a woken stream has nothing to say and would be due at once again."""
+
+_log = get_logger("owner")
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Generic[C]):
+    """A command for one stream, and who sends it.
+
+    `tenant_group` and `tenant` are needed where the command may create the stream; where they are given and the
+    stream belongs to another group, it does not exist for this command. `claim` gates the append on the head's
+    current claim; `set_claim` records a new one; `release` clears it.
+    """
+
+    stream_id: UUID
+    command: C
+    actor: Actor
+    causation: UUID
+    tenant_group: UUID | None = None
+    tenant: UUID | None = None
+    traceparent: str | None = None
+    claim: UUID | None = None
+    set_claim: UUID | None = None
+    release: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[S]):
+    """An item's result: the state that the stream has now. `skipped` are births that existed already."""
+
+    stream_id: UUID
+    version: int
+    state: S
+    changed: bool
+    skipped: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Held(Generic[S]):
+    """A stream as it was last seen."""
+
+    state: S
+    version: int = 0
+    digest: bytes = b""
+    wake_at: datetime | None = None
+    tenant_group: UUID | None = None
+    tenant: UUID | None = None
+    traceparent: str | None = None
+
+
+Result = Done[S] | MinutebookError
+Prepare = Callable[[Sequence[tuple[Item[C], S]], datetime], Awaitable[Sequence[C | MinutebookError]]]
+
+
+class Owner(Generic[S, C]):
+    """The one writer of a category.
+
+    `decide` judges one command; `prepare`, where given, completes the commands of a batch with what their deciders
+    need from elsewhere, once their states are known. `categories` are those that births may go to.
+    """
+
+    def __init__(
+        self,
+        category: Category[S],
+        decide: Callable[[C, S, datetime], Decided],
+        *,
+        store: EventStore,
+        publisher: Publisher,
+        categories: Mapping[str, Category[Any]] | None = None,
+        prepare: Prepare[C, S] | None = None,
+    ) -> None:
+        self._category = category
+        self._decide = decide
+        self._store = store
+        self._publisher = publisher
+        self._categories = categories or {}
+        self._prepare = prepare
+        self._cache: OrderedDict[UUID, _Held[S]] = OrderedDict()
+
+    async def handle(self, items: Sequence[Item[C]]) -> list[Result[S]]:
+        """Carry out a batch; one result per item, in order. An item's failure is its own.
+
+        Several items of one stream are carried out one after the other.
+        """
+        results: dict[int, Result[S]] = {}
+        waiting = dict(enumerate(items))
+        while waiting:
+            turn: dict[UUID, int] = {}
+            for index, item in waiting.items():
+                turn.setdefault(item.stream_id, index)
+            chosen = {index: waiting.pop(index) for index in turn.values()}
+            results.update(await self._handle_distinct(chosen))
+        return [results[index] for index in range(len(items))]
+
+    async def _handle_distinct(self, items: Mapping[int, Item[C]]) -> dict[int, Result[S]]:
+        results: dict[int, Result[S]] = {}
+        open_ = dict(items)
+        for _ in range(ROUNDS_MAX):
+            try:
+                results.update(await self._round(open_))
+            except Broken as error:
+                results.update(await self._one_by_one(open_, error))
+            except Unavailable as error:
+                results.update(dict.fromkeys(open_, error))
+            open_ = {index: item for index, item in open_.items() if index not in results}
+            if not open_:
+                return results
+        lost = Conflict("append.contended", f"the stream was changed by others {ROUNDS_MAX} times; send it again")
+        return results | dict.fromkeys(open_, lost)
+
+    async def _one_by_one(self, items: Mapping[int, Item[C]], error: Broken) -> dict[int, Result[S]]:
+        """The statement was refused: find the item that it cannot take, and spare the others."""
+        if len(items) == 1:
+            return dict.fromkeys(items, error)
+        results: dict[int, Result[S]] = {}
+        for index, item in items.items():
+            results.update(await self._handle_distinct({index: item}))
+        return results
+
+    async def _round(self, items: Mapping[int, Item[C]]) -> dict[int, Result[S]]:
+        """Load, decide and append once. Items that lost their gate are left out of the result."""
+        results: dict[int, Result[S]] = {}
+        now, held = await self._load([item.stream_id for item in items.values()])
+        decided = await self._decide_all(items, held, now, results)
+        appends: dict[int, Append] = {}
+        states: dict[int, S] = {}
+        moves: list[tuple[UUID, int, datetime | None]] = []
+        for index, decision in decided.items():
+            item, before = items[index], held[items[index].stream_id]
+            if not decision.events:
+                results[index] = Done(item.stream_id, before.version, before.state, changed=False)
+                if before.wake_at is not None and before.wake_at <= now:
+                    moves.append((item.stream_id, before.version, self._later(before.state, now)))
+                continue
+            states[index] = self._category.fold(decision.events, before.state)
+            appends[index] = self._append(item, before, decision, states[index], now)
+        if moves:
+            await self._store.move_wakes(self._category.name, moves)
+        if appends:
+            batch = await self._store.append(self._category.name, list(appends.values()))
+            for (index, append), fate in zip(appends.items(), batch.appended, strict=True):
+                self._settle(index, append, fate, states[index], results)
+            await self._publisher.publish(batch, _work(appends.values(), batch))
+        return results
+
+    async def _decide_all(
+        self,
+        items: Mapping[int, Item[C]],
+        held: Mapping[UUID, _Held[S]],
+        now: datetime,
+        results: dict[int, Result[S]],
+    ) -> dict[int, Decided]:
+        pairs = {index: (item, held[item.stream_id].state) for index, item in items.items()}
+        commands: Sequence[C | MinutebookError] = [item.command for item in items.values()]
+        if self._prepare is not None:
+            commands = await self._prepare(list(pairs.values()), now)
+        decided: dict[int, Decided] = {}
+        for (index, (item, state)), command in zip(pairs.items(), commands, strict=True):
+            group = held[item.stream_id].tenant_group
+            try:
+                if isinstance(command, MinutebookError):
+                    raise command
+                if group is not None and item.tenant_group is not None and group != item.tenant_group:
+                    raise Rejected("stream.not_found", f"there is no such {self._category.name}", status=404)
+                decided[index] = self._decide(command, state, now)
+            except MinutebookError as error:
+                results[index] = error
+            except Exception as error:
+                _log.exception("decider failed", category=self._category.name, stream_id=str(item.stream_id))
+                results[index] = Broken("decider.failed", f"{type(error).__name__} while deciding; see the log")
+        await self._postpone([items[i].stream_id for i in results if i in items], held, now)
+        return decided
+
+    async def _postpone(self, stream_ids: Sequence[UUID], held: Mapping[UUID, _Held[S]], now: datetime) -> None:
+        """A due stream whose command failed must not stand at the head of the scan for ever."""
+        due = [(i, held[i]) for i in stream_ids if (at := held[i].wake_at) is not None and at <= now]
+        if due:
+            await self._store.move_wakes(self._category.name, [(i, h.version, now + WAKE_AGAIN) for i, h in due])
+
+    async def _load(self, stream_ids: Sequence[UUID]) -> tuple[datetime, dict[UUID, _Held[S]]]:
+        """Top the cached states up by one query."""
+        known = {i: self._cache.get(i) or _Held(self._category.initial) for i in stream_ids}
+        load = await self._store.load(self._category.name, {i: h.version for i, h in known.items()})
+        for stream_id, loaded in load.streams.items():
+            before = known[stream_id]
+            first = before.traceparent
+            if first is None and loaded.events:
+                first = loaded.events[0].metadata.traceparent
+            known[stream_id] = _Held(
+                state=self._category.fold(tuple(r.event for r in loaded.events), before.state),
+                version=loaded.version,
+                digest=loaded.digest,
+                wake_at=loaded.wake_at,
+                tenant_group=loaded.tenant_group,
+                tenant=loaded.tenant,
+                traceparent=first,
+            )
+            self._remember(stream_id, known[stream_id])
+        return load.now, known
+
+    def _append(self, item: Item[C], before: _Held[S], decision: Decided, state: S, now: datetime) -> Append:
+        tenant_group = before.tenant_group or item.tenant_group
+        tenant = before.tenant or item.tenant
+        if tenant_group is None or tenant is None:
+            raise Broken("append.no_tenant", f"a new {self._category.name} stream needs a tenant group and a tenant")
+        metadata = Metadata(
+            tenant_group=tenant_group,
+            tenant=tenant,
+            actor=item.actor,
+            correlation=self._category.run_id(state) or item.stream_id,
+            causation=item.causation,
+            traceparent=_one_trace(before.traceparent, item.traceparent),
+        )
+        return Append(
+            stream_id=item.stream_id,
+            version=before.version,
+            digest=before.digest,
+            events=decision.events,
+            metadata=metadata,
+            state=self._category.status(state),
+            columns=self._category.columns(state),
+            wake_at=self._wake_at(before, state, now),
+            claim=item.claim,
+            set_claim=item.set_claim,
+            release=item.release,
+            guards=decision.guards,
+            births=tuple(self._birth(birth, now) for birth in decision.births),
+            blobs=decision.blobs,
+            ready=decision.ready,
+        )
+
+    def _birth(self, birth: Any, now: datetime) -> BirthRow:
+        category = self._categories[birth.category]
+        state = category.fold((birth.event,))
+        return BirthRow(
+            category=birth.category,
+            stream_id=birth.stream_id,
+            event=birth.event,
+            state=category.status(state),
+            columns=category.columns(state),
+            wake_at=category.wake_at(state, now),
+            work_subject=birth.work_subject,
+        )
+
+    def _settle(self, index: int, append: Append, fate: Appended, state: S, results: dict[int, Result[S]]) -> None:
+        match fate.fate:
+            case "won":
+                held = self._cache.get(append.stream_id) or _Held(self._category.initial)
+                self._remember(
+                    append.stream_id,
+                    replace(
+                        held,
+                        state=state,
+                        version=fate.version,
+                        digest=fate.digest,
+                        wake_at=append.wake_at,
+                        tenant_group=append.metadata.tenant_group,
+                        tenant=append.metadata.tenant,
+                        traceparent=held.traceparent or append.metadata.traceparent,
+                    ),
+                )
+                results[index] = Done(append.stream_id, fate.version, state, changed=True, skipped=fate.skipped)
+            case "guarded":
+                results[index] = Rejected(
+                    "append.guarded", "the run that this belongs to does not allow it any more", status=409
+                )
+            case "lost":
+                if append.claim is not None and fate.version == append.version:
+                    results[index] = Rejected("claim.lost", "this claim is not the current one", status=409)
+
+    def _remember(self, stream_id: UUID, held: _Held[S]) -> None:
+        self._cache[stream_id] = held
+        self._cache.move_to_end(stream_id)
+        while len(self._cache) > STATES_CACHED_MAX:
+            self._cache.popitem(last=False)
+
+    def _wake_at(self, before: _Held[S], state: S, now: datetime) -> datetime | None:
+        """Lazy: a wake moves only when it must be earlier or has passed. It may be early, never late."""
+        if self._category.status(state) in self._category.terminal:
+            return None
+        wanted = self._category.wake_at(state, now)
+        current = before.wake_at
+        if current is not None and current > now and (wanted is None or current <= wanted):
+            return current
+        return wanted
+
+    def _later(self, state: S, now: datetime) -> datetime | None:
+        """The next wake of a stream that was due and had nothing to say."""
+        if self._category.status(state) in self._category.terminal:
+            return None
+        wanted = self._category.wake_at(state, now)
+        return None if wanted is None else max(wanted, now + WAKE_AGAIN)
+
+
+def _one_trace(origin: str | None, current: str | None) -> str | None:
+    """A stream keeps the trace that it began with: a run is one trace over days, whoever moves it on."""
+    if origin is None:
+        return current
+    if current is not None and current.split("-")[1:2] == origin.split("-")[1:2]:
+        return current
+    return origin
+
+
+def _work(appends: Any, batch: BatchResult) -> list[str]:
+    """The work subjects that this batch queued, births that were skipped left out."""
+    skipped = {stream_id for fate in batch.appended for stream_id in fate.skipped}
+    won = {fate.stream_id for fate in batch.appended if fate.fate == "won"}
+    return [
+        subject
+        for append in appends
+        if append.stream_id in won
+        for subject in (
+            *(b.work_subject for b in append.births if b.work_subject and b.stream_id not in skipped),
+            *append.ready.values(),
+        )
+    ]

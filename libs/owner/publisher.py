@@ -1,0 +1,76 @@
+"""Rings the bell after a commit. What it cannot publish, the scheduler's sweep finds in the outbox."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from contracts.envelope import Address, Doorbell, Envelope
+from contracts.errors import Unavailable
+from contracts.subjects import history
+
+from libs.bus.port import Bus, Message
+from libs.eventstore.port import BatchResult, EventStore, Written
+from libs.telemetry.logs import get_logger
+
+FACTS_PER_ENVELOPE_MAX: Final = 1_000
+"""About 250 bytes each keeps an envelope well under `contracts.subjects.ENVELOPE_BYTES_MAX`."""
+
+_log = get_logger("publisher")
+
+
+class Publisher:
+    """Publishes what a statement wrote, one envelope per type, and forgets its outbox row once all is acked."""
+
+    def __init__(self, bus: Bus, store: EventStore) -> None:
+        self._bus = bus
+        self._store = store
+
+    async def publish(self, result: BatchResult, work: Iterable[str] = ()) -> None:
+        """Publish the facts and ring the doorbell of each work subject (with repeats counted).
+
+        A bus that is away is logged and no error: the facts are committed, and their outbox row is still there.
+        """
+        if result.outbox is None:
+            return
+        messages = envelopes(result.written, era=result.era, id_=f"{result.outbox.era}.{result.outbox.xid}")
+        rings = Counter(work)
+        messages += [
+            Message(
+                subject=subject,
+                data=Doorbell(count=count).model_dump_json().encode(),
+                id=f"{result.outbox.era}.{result.outbox.xid}.{subject}",
+            )
+            for subject, count in rings.items()
+        ]
+        try:
+            await self._bus.publish(messages)
+        except Unavailable as error:
+            _log.warning("facts committed but not published", code=error.code, facts=len(result.written))
+            return
+        await self._store.published(result.outbox)
+
+
+def envelopes(written: Sequence[Written], *, era: int, id_: str) -> list[Message]:
+    """Envelopes of facts, one per type and thousand. `id_` names them for the bus's dedupe window."""
+    by_type: defaultdict[str, list[Address]] = defaultdict(list)
+    for fact in written:
+        by_type[fact.type].append(
+            Address(
+                stream_id=fact.stream_id,
+                version=fact.version,
+                correlation=fact.metadata.correlation,
+                traceparent=fact.metadata.traceparent,
+            )
+        )
+    messages = []
+    for type_, facts in by_type.items():
+        for start in range(0, len(facts), FACTS_PER_ENVELOPE_MAX):
+            part = tuple(facts[start : start + FACTS_PER_ENVELOPE_MAX])
+            messages.append(
+                Message(
+                    subject=history(type_),
+                    data=Envelope(era=era, facts=part).model_dump_json().encode(),
+                    id=f"{id_}.{type_}.{start}",
+                )
+            )
+    return messages
