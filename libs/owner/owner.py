@@ -9,7 +9,6 @@ from uuid import UUID
 
 from contracts.base import Actor, Metadata
 from contracts.errors import Broken, Conflict, MinutebookError, Rejected, Unavailable
-
 from libs.domain.core import Category, Decided
 from libs.eventstore.port import Append, Appended, BatchResult, BirthRow, EventStore
 from libs.owner.publisher import Publisher

@@ -7,7 +7,6 @@ from typing import Final
 from contracts.envelope import Address, Doorbell, Envelope
 from contracts.errors import Unavailable
 from contracts.subjects import history
-
 from libs.bus.port import Bus, Message
 from libs.eventstore.port import BatchResult, EventStore, Written
 from libs.telemetry.logs import get_logger

@@ -1,0 +1,81 @@
+"""From asks to commands: parse, refuse the late, answer with typed replies. The api's side is `ask`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from contracts.base import Frozen
+from contracts.commands import Command
+from contracts.errors import Broken, Malformed, MinutebookError, Unavailable, from_problem
+from contracts.replies import Reply
+from libs.bus.disposition import parse
+from libs.bus.port import Bus
+from libs.eventstore.port import EventStore
+from libs.telemetry.logs import get_logger
+from libs.telemetry.tracing import span
+
+Cmd = TypeVar("Cmd", bound=Command)
+R = TypeVar("R", bound=Frozen)
+
+_log = get_logger("asks")
+
+AskOf = Callable[[Cmd], Awaitable[R]]
+
+
+def answer(bus: Bus, store: EventStore, command: type[Cmd], handle: AskOf[Cmd, R]) -> None:
+    """Answer one command of the owner. What `handle` raises becomes the reply's problem."""
+
+    async def on_ask(_subject: str, data: bytes, _headers: Mapping[str, str]) -> bytes:
+        try:
+            asked = parse(command, data)
+            with span(command.subject, traceparent=asked.traceparent):
+                if await store.now() > asked.deadline:
+                    raise Unavailable("ask.late", f"{command.subject} came after its deadline; nothing was done")
+                return _reply(result=await handle(asked))
+        except MinutebookError as error:
+            return _reply(error=error)
+        except Exception as error:
+            _log.exception("ask failed", subject=command.subject)
+            return _reply(error=Broken("ask.failed", f"{type(error).__name__} while answering {command.subject}"))
+
+    bus.answer(command.subject, on_ask)
+
+
+def _reply(*, result: Frozen | None = None, error: MinutebookError | None = None) -> bytes:
+    reply: Reply[Any] = Reply(result=result, problem=error.problem() if error else None)
+    return reply.model_dump_json(serialize_as_any=True).encode()
+
+
+ASK_TRIES = 3
+ASK_TRY_AGAIN_SECONDS = 0.1
+
+
+async def ask(bus: Bus, command: Command, reply: type[R], *, timeout: timedelta) -> R:
+    """Ask the owner, and ask again with the same ids while nobody answers.
+
+    Raises:
+        contracts.errors.MinutebookError: the owner's typed no.
+        contracts.errors.Unavailable: no reply in time; `extra` holds the command's id, to be sent again.
+    """
+    data = command.model_dump_json().encode()
+    for attempt in range(1, ASK_TRIES + 1):
+        try:
+            answer_ = await bus.ask(command.subject, data, headers={}, timeout=timeout / ASK_TRIES)
+        except Unavailable as error:
+            if attempt == ASK_TRIES:
+                raise Unavailable(
+                    "ask.unanswered",
+                    f"{command.subject.split('.')[1]} did not answer in {timeout.total_seconds():g} s; "
+                    "send the same command again",
+                    command_id=str(command.command_id),
+                ) from error
+            await asyncio.sleep(ASK_TRY_AGAIN_SECONDS)
+            continue
+        parsed: Reply[R] = parse(Reply[reply], answer_)  # type: ignore[valid-type]
+        if parsed.problem is not None:
+            raise from_problem(parsed.problem)
+        if parsed.result is None:
+            raise Malformed("reply.empty", f"{command.subject} was answered with neither result nor problem")
+        return parsed.result
+    raise AssertionError("unreachable")
