@@ -56,7 +56,7 @@ def envelope_handler(handle: Callable[[str, Sequence[Address]], Awaitable[Failur
 
 
 def wake_handler(handle: Callable[[str, Sequence[UUID]], Awaitable[Failures]]) -> BatchHandler:
-    """Handle wakes by category: `handle("run", stream_ids)`. A failed wake comes again by the clock, so all are acked."""
+    """Handle wakes by category: `handle("run", stream_ids)`. A failed wake comes again by the clock: all are acked."""
 
     async def on_batch(batch: Sequence[Delivered]) -> Sequence[Disposition]:
         due: dict[str, dict[UUID, None]] = {}
