@@ -1,0 +1,38 @@
+"""Who may see a run and act on it: one rule for every door and every owner.
+
+Callers have compared tenant groups before: what belongs to another group does not exist for them.
+"""
+
+from typing import Final
+from uuid import UUID
+
+from contracts.base import Principal
+from contracts.events.decision import RoleBinding
+
+ADMINISTRATOR: Final = "platform_admin"
+"""The platform role whose holders see every run of their tenant group."""
+
+
+def is_administrator(principal: Principal) -> bool:
+    """Whether the principal sees and administers everything of its tenant group."""
+    return ADMINISTRATOR in principal.roles
+
+
+def sees_run(principal: Principal, initiator: UUID, project_id: str | None) -> bool:
+    """Whether a run exists for the principal: administrators, its initiator and members of its project.
+
+    To anyone else it must look absent: 404, never 403.
+    """
+    return (
+        is_administrator(principal)
+        or principal.id == initiator
+        or (project_id is not None and project_id in principal.projects)
+    )
+
+
+def holds(principal: Principal, binding: RoleBinding) -> bool:
+    """Whether the principal holds the workflow role that was resolved to `binding`.
+
+    An administrator does not hold a role by being one: who decides is named by the definition alone.
+    """
+    return not principal.roles.isdisjoint(binding.roles) or not principal.groups.isdisjoint(binding.groups)
