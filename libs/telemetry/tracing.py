@@ -1,0 +1,108 @@
+"""Traces: one run is one trace, carried in message headers and event metadata as W3C trace context."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Final
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import NoOpTracerProvider, Span, Status, StatusCode, Tracer
+from opentelemetry.trace import TracerProvider as AnyTracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from contracts.errors import MinutebookError
+
+_SCOPE: Final = "minutebook"
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_OTLP_MODULE: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+
+_propagator = TraceContextTextMapPropagator()
+
+Attributes = Mapping[str, str | bool | int | float]
+
+
+class _Tracing:
+    """Where spans go. Until `configure` runs they go nowhere and trace context is passed on as it came."""
+
+    provider: AnyTracerProvider = NoOpTracerProvider()
+
+
+def configure(service: str) -> None:
+    """Begin to trace this process. Spans are exported when an OTLP endpoint is set and its exporter installed."""
+    provider = TracerProvider(resource=Resource.create({"service.name": service}), shutdown_on_exit=True)
+    exporter = _otlp_exporter()
+    if exporter is not None:
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+    _Tracing.provider = provider
+
+
+def shutdown() -> None:
+    """Export what is buffered and stop tracing."""
+    if isinstance(_Tracing.provider, TracerProvider):
+        _Tracing.provider.shutdown()
+    _Tracing.provider = NoOpTracerProvider()
+
+
+def tracer() -> Tracer:
+    """The tracer of this process, for spans that `span` cannot express."""
+    return _Tracing.provider.get_tracer(_SCOPE)
+
+
+@contextmanager
+def span(name: str, *, traceparent: str | None = None, attributes: Attributes | None = None) -> Iterator[Span]:
+    """Be in a span: a child of `traceparent` when given, else of the current span, else the root of a new trace.
+
+    An exception marks the span with the error's code or type; its message is left out, since it may quote payloads.
+    """
+    context = _propagator.extract({"traceparent": traceparent}) if traceparent else None
+    with tracer().start_as_current_span(
+        name,
+        context=context,
+        attributes=dict(attributes or {}),
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as opened:
+        try:
+            yield opened
+        except Exception as error:
+            kind = error.code if isinstance(error, MinutebookError) else type(error).__name__
+            opened.set_attribute("error.type", kind)
+            opened.set_status(Status(StatusCode.ERROR))
+            raise
+
+
+def current_traceparent() -> str | None:
+    """The current span as W3C `traceparent`, to be sent along; None outside of a trace."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier)
+    return carrier.get("traceparent")
+
+
+@contextmanager
+def recorded() -> Iterator[InMemorySpanExporter]:
+    """Collect the finished spans in memory meanwhile, for tests."""
+    before = _Tracing.provider
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    _Tracing.provider = provider
+    try:
+        yield exporter
+    finally:
+        _Tracing.provider = before
+        provider.shutdown()
+
+
+def _otlp_exporter() -> SpanExporter | None:
+    """The exporter is an optional package: without it, or without an endpoint, nothing leaves the process."""
+    if not any(os.environ.get(name) for name in _ENDPOINTS):
+        return None
+    try:
+        exporter: SpanExporter = import_module(_OTLP_MODULE).OTLPSpanExporter()
+    except ModuleNotFoundError:
+        return None
+    return exporter
