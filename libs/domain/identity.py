@@ -1,0 +1,219 @@
+"""Who there is: tenant groups, tenants, projects, users and keys, one stream each.
+
+Their ids are derived from what must be unique, so declaring the same thing again finds it and changes nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, Literal, assert_never
+from uuid import UUID
+
+from contracts.base import Event, Frozen, Instant
+from contracts.errors import Rejected
+from contracts.events import identity as e
+from libs.domain.core import NOTHING, Category, Decided, facts, never, no_run
+from libs.domain.lifecycle import IDENTITY, terminal
+
+Status = Literal["absent", "active", "inactive"]
+Kind = Literal["tenant_group", "tenant", "project", "user", "service_user", "personal_access_token", "api_key"]
+
+
+class CreateTenantGroup(Frozen):
+    name: str
+
+
+class CreateTenant(Frozen):
+    name: str
+
+
+class CreateProject(Frozen):
+    key: str
+    name: str
+
+
+class RegisterUser(Frozen):
+    email: str
+    name: str
+    kind: Literal["user", "service_user"] = "user"
+    roles: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    projects: frozenset[str] = frozenset()
+
+
+class DeactivateUser(Frozen):
+    pass
+
+
+class MintKey(Frozen):
+    """`user_id` is whom a personal access token acts as; an API key acts as itself, with its own roles."""
+
+    kind: Literal["personal_access_token", "api_key"]
+    name: str
+    user_id: UUID | None = None
+    roles: frozenset[str] = frozenset()
+    projects: frozenset[str] = frozenset()
+    scopes: frozenset[str] = frozenset()
+    expires_at: Instant | None = None
+
+
+class RevokeKey(Frozen):
+    pass
+
+
+Command = CreateTenantGroup | CreateTenant | CreateProject | RegisterUser | DeactivateUser | MintKey | RevokeKey
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One of them. `handle` is what it is known by: a user's email, a project's key, else the name."""
+
+    status: Status = "absent"
+    kind: Kind | None = None
+    name: str = ""
+    handle: str = ""
+    email: str | None = None
+    roles: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    projects: frozenset[str] = frozenset()
+    scopes: frozenset[str] = frozenset()
+    user_id: UUID | None = None
+    expires_at: datetime | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it exists and was neither deactivated nor revoked. An end that has passed is judged by the reader."""
+        return self.status == "active"
+
+
+def decide(command: Command, state: State, now: datetime) -> Decided:
+    """Return the facts that follow from a command; nothing when they are already true.
+
+    Raises:
+        Rejected: ``identity.taken`` (409) when the id stands for something that was declared otherwise, or was ended;
+            ``identity.not_found`` (404) when there is nothing to end; ``key.invalid`` (422).
+    """
+    match command:
+        case CreateTenantGroup():
+            return _declare(state, e.TenantGroupCreated(at=now, name=command.name))
+        case CreateTenant():
+            return _declare(state, e.TenantCreated(at=now, name=command.name))
+        case CreateProject():
+            return _declare(state, e.ProjectCreated(at=now, key=command.key, name=command.name))
+        case RegisterUser():
+            return _declare(
+                state,
+                e.UserRegistered(
+                    at=now,
+                    email=command.email,
+                    name=command.name,
+                    kind=command.kind,
+                    roles=_ordered(command.roles),
+                    groups=_ordered(command.groups),
+                    projects=_ordered(command.projects),
+                ),
+            )
+        case MintKey():
+            return _mint(command, state, now)
+        case DeactivateUser():
+            return _end(state, e.UserDeactivated(at=now), frozenset({"user", "service_user"}))
+        case RevokeKey():
+            return _end(state, e.KeyRevoked(at=now), frozenset({"personal_access_token", "api_key"}))
+        case _:
+            assert_never(command)
+
+
+def _mint(command: MintKey, state: State, now: datetime) -> Decided:
+    if (command.kind == "personal_access_token") != (command.user_id is not None):
+        raise Rejected("key.invalid", "a personal access token names the user that it acts as; an API key names none")
+    if command.user_id is not None and (command.roles or command.projects):
+        raise Rejected("key.invalid", "a personal access token has its user's roles and projects; give it none")
+    if command.expires_at is not None and command.expires_at <= now:
+        raise Rejected("key.invalid", f"the key would have ended at {command.expires_at.isoformat()}; give a later end")
+    return _declare(
+        state,
+        e.KeyMinted(
+            at=now,
+            kind=command.kind,
+            name=command.name,
+            user_id=command.user_id,
+            roles=_ordered(command.roles),
+            projects=_ordered(command.projects),
+            scopes=_ordered(command.scopes),
+            expires_at=command.expires_at,
+        ),
+    )
+
+
+def _declare(state: State, event: Event) -> Decided:
+    if state.status == "absent":
+        return facts(event)
+    if state == evolve(State(), event):
+        return NOTHING
+    if state.status == "inactive":
+        raise Rejected("identity.taken", f"{state.kind} {state.handle!r} was ended and stays so", status=409)
+    raise Rejected("identity.taken", f"{state.kind} {state.handle!r} exists and is declared otherwise", status=409)
+
+
+def _end(state: State, event: Event, kinds: frozenset[str]) -> Decided:
+    if state.kind not in kinds:
+        raise Rejected("identity.not_found", f"there is no such {' or '.join(sorted(kinds))}", status=404)
+    return facts(event) if state.active else NOTHING
+
+
+def _ordered(names: frozenset[str]) -> tuple[str, ...]:
+    return tuple(sorted(names))
+
+
+def evolve(state: State, event: Event) -> State:
+    """The state after one more fact."""
+    match event:
+        case e.TenantGroupCreated():
+            return State("active", "tenant_group", name=event.name, handle=event.name)
+        case e.TenantCreated():
+            return State("active", "tenant", name=event.name, handle=event.name)
+        case e.ProjectCreated():
+            return State("active", "project", name=event.name, handle=event.key)
+        case e.UserRegistered():
+            return State(
+                "active",
+                event.kind,
+                name=event.name,
+                handle=event.email,
+                email=event.email,
+                roles=frozenset(event.roles),
+                groups=frozenset(event.groups),
+                projects=frozenset(event.projects),
+            )
+        case e.KeyMinted():
+            return State(
+                "active",
+                event.kind,
+                name=event.name,
+                handle=event.name,
+                roles=frozenset(event.roles),
+                projects=frozenset(event.projects),
+                scopes=frozenset(event.scopes),
+                user_id=event.user_id,
+                expires_at=event.expires_at,
+            )
+        case e.UserDeactivated() | e.KeyRevoked():
+            return replace(state, status="inactive")
+        case _:
+            return state
+
+
+def _columns(state: State) -> Mapping[str, Any]:
+    return {"kind": state.kind, "name": state.handle, "owner": state.user_id}
+
+
+CATEGORY: Final[Category[State]] = Category(
+    name="identity",
+    initial=State(),
+    evolve=evolve,
+    status=lambda state: state.status,
+    columns=_columns,
+    wake_at=never,
+    run_id=no_run,
+    terminal=terminal(IDENTITY),
+)

@@ -1,0 +1,124 @@
+"""Who asks: from a token to the principal that deciders judge."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from contracts import ids
+from contracts.base import Principal
+from contracts.errors import Rejected
+from libs.domain import identity
+from libs.eventstore.port import EventStore, Loaded
+from services.api.identity import sha256_of
+
+CACHED_SECONDS_MAX: Final = 2.0
+"""How long a revoked, ended or deactivated token may still count. The promise is 5 s."""
+
+PRINCIPALS_CACHED_MAX: Final = 10_000
+TOKEN_CHARS_MAX: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    principal: Principal
+    until: float
+
+
+class Authenticator:
+    """Resolves tokens against the identity streams. Secrets are hashed at once and never kept or logged."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._cache: OrderedDict[str, _Cached] = OrderedDict()
+
+    async def authenticate(self, headers: Mapping[str, str]) -> Principal:
+        """Return the caller that `Authorization: Bearer <token>` or `x-api-key: <token>` names.
+
+        Raises:
+            contracts.errors.Rejected: 401, the same for every reason, so that nothing can be learned from it.
+            contracts.errors.Unavailable: the database did not answer.
+        """
+        token = _token(headers)
+        if token is None:
+            raise Rejected(
+                "auth.missing",
+                "send a personal access token or an API key as `Authorization: Bearer <token>` or `x-api-key: <token>`",
+                status=401,
+            )
+        digest = sha256_of(token)
+        cached = self._cache.get(digest)
+        if cached is not None and time.monotonic() < cached.until:
+            return cached.principal
+        # The age counts from before the read: what is revoked while it runs must not be held any longer for it.
+        began = time.monotonic()
+        principal = await self._resolve(digest)
+        if principal is None:
+            self._cache.pop(digest, None)
+            raise Rejected("auth.refused", "the token is unknown, was revoked or has ended; use another", status=401)
+        self._cache[digest] = _Cached(principal, began + CACHED_SECONDS_MAX)
+        self._cache.move_to_end(digest)
+        while len(self._cache) > PRINCIPALS_CACHED_MAX:
+            self._cache.popitem(last=False)
+        return principal
+
+    async def _resolve(self, digest: str) -> Principal | None:
+        key_id = ids.key(digest)
+        loaded, now = await self._load(key_id)
+        key = _fold(loaded)
+        if not key.active or loaded.tenant_group is None or loaded.tenant is None or _ended(key, now):
+            return None
+        if key.kind == "api_key":
+            return Principal(
+                kind="api_key",
+                id=key_id,
+                name=key.name,
+                tenant_group=loaded.tenant_group,
+                tenant=loaded.tenant,
+                roles=key.roles,
+                projects=key.projects,
+                scopes=key.scopes,
+            )
+        if key.kind != "personal_access_token" or key.user_id is None:
+            return None
+        return await self._user(key.user_id, key, loaded.tenant_group)
+
+    async def _user(self, user_id: UUID, key: identity.State, tenant_group: UUID) -> Principal | None:
+        loaded, _now = await self._load(user_id)
+        user = _fold(loaded)
+        if not user.active or loaded.tenant_group != tenant_group or loaded.tenant is None:
+            return None
+        if user.kind not in {"user", "service_user"} or user.email is None:
+            return None
+        return Principal(
+            kind="service_user" if user.kind == "service_user" else "user",
+            id=user_id,
+            name=user.email,
+            tenant_group=tenant_group,
+            tenant=loaded.tenant,
+            roles=user.roles,
+            groups=user.groups,
+            projects=user.projects,
+            scopes=key.scopes,
+        )
+
+    async def _load(self, stream_id: UUID) -> tuple[Loaded, datetime]:
+        load = await self._store.load(identity.CATEGORY.name, {stream_id: 0})
+        return load.streams[stream_id], load.now
+
+
+def _token(headers: Mapping[str, str]) -> str | None:
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    token = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
+    return token if 0 < len(token) <= TOKEN_CHARS_MAX else None
+
+
+def _fold(loaded: Loaded) -> identity.State:
+    return identity.CATEGORY.fold(tuple(recorded.event for recorded in loaded.events))
+
+
+def _ended(key: identity.State, now: datetime) -> bool:
+    return key.expires_at is not None and key.expires_at <= now
