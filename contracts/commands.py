@@ -53,6 +53,15 @@ class ResumeRun(Command):
     run_id: UUID
 
 
+class RetryStep(Command):
+    """Try a failed step of a suspended or failed run once more."""
+
+    subject: ClassVar[str] = "ask.planner.retry_step"
+
+    run_id: UUID
+    step: str
+
+
 class SyncDefinitions(Command):
     """Declare the files of a `definitions/` folder: path → text, paths relative to the folder, `/` between names.
 
@@ -74,5 +83,5 @@ class AnswerDecision(Command):
 
 
 COMMANDS: dict[str, type[Command]] = {
-    c.subject: c for c in (StartRun, CancelRun, SuspendRun, ResumeRun, SyncDefinitions, AnswerDecision)
+    c.subject: c for c in (StartRun, CancelRun, SuspendRun, ResumeRun, RetryStep, SyncDefinitions, AnswerDecision)
 }

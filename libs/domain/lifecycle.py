@@ -29,7 +29,7 @@ RUN: Final = _edges(
 
 STEP: Final = _edges(
     pending="queued waiting writing failed",
-    queued="succeeded retrying failed cancelled",
+    queued="queued succeeded retrying failed cancelled",
     waiting="succeeded failed cancelled",
     writing="succeeded retrying failed cancelled",
     retrying="queued writing failed cancelled",
