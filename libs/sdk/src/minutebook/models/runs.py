@@ -1,0 +1,193 @@
+"""Runs as the API shows them: the state that their history adds up to."""
+
+from typing import Literal
+from uuid import UUID
+
+from pydantic import AwareDatetime, ConfigDict, Field, JsonValue
+
+from minutebook.models.base import ActorView, JsonObject, Microdollars, Person, Sent, Shown
+from minutebook.models.states import (
+    ArtifactState,
+    AttemptState,
+    DecisionOutcome,
+    EffectState,
+    FailureClass,
+    RunOutcome,
+    RunState,
+    StepKind,
+    StepState,
+    TriggerKind,
+)
+
+
+class StartRunRequest(Sent):
+    """What a run begins with."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"context": {"jira_key": "CORE-142"}, "project_id": "core"}]}
+    )
+
+    context: JsonObject = Field(
+        default_factory=dict, description="values that prompts and writes may use; a definition names the required ones"
+    )
+    project_id: str | None = Field(
+        default=None, max_length=200, description="key of the project that it is filed under"
+    )
+
+
+class ReasonRequest(Sent):
+    """Why, for the record."""
+
+    reason: str | None = Field(default=None, min_length=1, max_length=2_000)
+
+
+class RunChanged(Shown):
+    """A run after a command. `version` counts its facts."""
+
+    run_id: UUID
+    state: RunState
+    version: int
+
+
+class RunSummary(Shown):
+    """A run as lists show it."""
+
+    run_id: UUID
+    definition_id: str
+    definition_hash: str
+    state: RunState
+    stage: str | None
+    outcome: RunOutcome | None
+    reason: str | None = Field(description="why it failed, was suspended or cancelled")
+    project_id: str | None
+    initiated_by: Person
+    created_at: AwareDatetime
+    finished_at: AwareDatetime | None
+    cost_microdollars: Microdollars
+
+
+class TriggerView(Shown):
+    """What started a run."""
+
+    kind: TriggerKind
+    key: str | None = Field(description="unique per definition: what makes a repeated start the same run")
+    source: str | None
+
+
+class UsageView(Shown):
+    """Tokens as the provider counted them."""
+
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+
+
+class AttemptView(Shown):
+    """One execution of a step."""
+
+    attempt_id: UUID
+    round: int
+    number: int = Field(description="counts from 1 within the round")
+    state: AttemptState
+    executor: str
+    queued_at: AwareDatetime
+    started_at: AwareDatetime | None
+    finished_at: AwareDatetime | None
+    model: str | None
+    turns: int
+    usage: UsageView
+    cost_microdollars: Microdollars
+    leases_lost: int
+    failure_class: FailureClass | None
+    message: str | None
+
+
+class StepView(Shown):
+    """Where a step stands. Branches of a parallel step follow it as `<step>.<branch>`."""
+
+    key: str
+    name: str | None
+    kind: StepKind
+    stage: str
+    state: StepState
+    round: int
+    loops: int = Field(description="how often this step's gate or decision sent the run back")
+    outcome: DecisionOutcome | None
+    artifact_state: ArtifactState | None
+    failure_class: FailureClass | None
+    message: str | None
+    retry_at: AwareDatetime | None
+    cost_microdollars: Microdollars
+    attempts: tuple[AttemptView, ...] = Field(description="every execution in all rounds, oldest first")
+
+
+class WaitingFor(Shown):
+    """An open decision that the run waits for."""
+
+    decision_id: UUID
+    step: str
+    title: str
+    role: str
+    outcomes: tuple[DecisionOutcome, ...]
+    opened_at: AwareDatetime
+    may_answer: bool = Field(description="whether the caller holds the role")
+
+
+class EffectView(Shown):
+    """One write to the outside world, made at most once."""
+
+    effect_id: UUID
+    run_id: UUID
+    step: str
+    key: str = Field(description="unique in its run")
+    system: str
+    tool: str
+    state: EffectState
+    reference: str | None = Field(description="what the target calls the record")
+    failure_class: FailureClass | None
+    message: str | None
+    arguments: JsonValue = None
+    declared_at: AwareDatetime
+    changed_at: AwareDatetime
+
+
+class RunView(RunSummary):
+    """A run with everything that a person wants to know of it."""
+
+    version: int
+    definition_name: str
+    trigger: TriggerView
+    context: JsonObject
+    failure_class: FailureClass | None
+    worked_seconds: float = Field(description="time spent working; waiting for a person does not count")
+    steps: tuple[StepView, ...] = Field(description="every step of the definition, in order, reached or not")
+    waiting_for: tuple[WaitingFor, ...]
+    effects: tuple[EffectView, ...]
+
+
+class HistoryEntry(Shown):
+    """One fact of a run, or of an attempt, a decision or an effect of it."""
+
+    stream: Literal["run", "attempt", "decision", "effect"]
+    stream_id: UUID
+    version: int = Field(description="counts the facts of its stream from 1")
+    type: str = Field(description="for example `decision.answered`")
+    at: AwareDatetime
+    actor: ActorView
+    text: str = Field(description="the fact in words")
+    data: JsonObject = Field(description="the fact itself")
+    digest: str = Field(description="SHA-256 that chains this fact to the one before it in its stream")
+
+
+class ArtifactView(Shown):
+    """What a step handed off: as it was proposed, and as it was approved."""
+
+    run_id: UUID
+    step: str
+    state: ArtifactState
+    revised: bool = Field(description="whether a person replaced it on approval")
+    proposed: JsonValue = None
+    proposed_digest: str | None = None
+    approved: JsonValue = None
+    approved_digest: str | None = None
