@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal
-from uuid import UUID
 
 from contracts.base import BlobRef, Event, Frozen, Principal
 from contracts.errors import Rejected
 from contracts.events import definition as e
-from libs.canonical import canonical
 from libs.domain.access import is_administrator
 from libs.domain.core import NOTHING, Category, Decided, facts, never, no_run
 from libs.domain.lifecycle import DEFINITION, terminal
@@ -33,7 +31,6 @@ class Declare(Frozen):
     """Make a version of one thing the current one. `bundle` is where a workflow's content is kept."""
 
     principal: Principal
-    tenant_group: UUID
     thing: Bundle | Source | Server
     bundle: BlobRef | None = None
     content: bytes = b""
@@ -96,11 +93,6 @@ def _event(command: Declare, now: datetime) -> Declared:
             )
 
 
-def bundle_content(bundle: Bundle) -> bytes:
-    """The canonical JSON that a version is kept as."""
-    return canonical(bundle.model_dump(mode="json"))
-
-
 def evolve(state: State, event: Event) -> State:
     """The state after one more fact."""
     match event:
@@ -149,5 +141,5 @@ CATEGORY: Final[Category[State]] = Category(
     columns=_columns,
     wake_at=never,
     run_id=no_run,
-    terminal=terminal(DEFINITION) - {"active"},
+    terminal=terminal(DEFINITION),
 )

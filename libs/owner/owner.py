@@ -74,7 +74,8 @@ class _Held(Generic[S]):
 
 
 Result = Done[S] | MinutebookError
-Prepare = Callable[[Sequence[tuple[Item[C], S]], datetime], Awaitable[Sequence[C | MinutebookError]]]
+Prepare = Callable[[Sequence[tuple[Item[C], S, UUID | None]], datetime], Awaitable[Sequence[C | MinutebookError]]]
+"""Completes commands: (item, state, the stream's tenant group) of each → its command, or why it cannot be judged."""
 
 
 class Owner(Generic[S, C]):
@@ -175,13 +176,13 @@ class Owner(Generic[S, C]):
         now: datetime,
         results: dict[int, Result[S]],
     ) -> dict[int, Decided]:
-        pairs = {index: (item, held[item.stream_id].state) for index, item in items.items()}
         commands: Sequence[C | MinutebookError] = [item.command for item in items.values()]
         if self._prepare is not None:
-            commands = await self._prepare(list(pairs.values()), now)
+            seen = [(item, held[item.stream_id].state, held[item.stream_id].tenant_group) for item in items.values()]
+            commands = await self._prepare(seen, now)
         decided: dict[int, Decided] = {}
-        for (index, (item, state)), command in zip(pairs.items(), commands, strict=True):
-            group = held[item.stream_id].tenant_group
+        for (index, item), command in zip(items.items(), commands, strict=True):
+            state, group = held[item.stream_id].state, held[item.stream_id].tenant_group
             try:
                 if isinstance(command, MinutebookError):
                     raise command

@@ -3,15 +3,27 @@
 `state` folds its facts, `decide` judges commands, and `walk` with `steps` plans what follows, to quiescence.
 """
 
-from libs.domain.run.commands import Advance, Cancel, Create, Resume, RetryStep, RunCommand, Suspend
+from libs.domain.run.commands import (
+    NO_EVIDENCE,
+    Advance,
+    Cancel,
+    Create,
+    Evidence,
+    Resume,
+    RetryStep,
+    RunCommand,
+    Suspend,
+)
 from libs.domain.run.decide import decide
 from libs.domain.run.state import CATEGORY, State, StepRecord, evolve
 
 __all__ = [
     "CATEGORY",
+    "NO_EVIDENCE",
     "Advance",
     "Cancel",
     "Create",
+    "Evidence",
     "Resume",
     "RetryStep",
     "RunCommand",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from contracts.base import BlobRef, JsonObject, JsonValue, Principal
@@ -19,9 +20,13 @@ class Evidence:
     `children` are by attempt, decision and effect id, `artefacts` by digest.
     """
 
-    bundle: Bundle
+    bundle: Bundle | None = None
     children: Mapping[UUID, Child] = field(default_factory=dict)
     artefacts: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+NO_EVIDENCE: Final = Evidence()
+"""Stands in a command until its owner has read what its run needs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,8 @@ def decide(command: RunCommand, state: State, now: datetime) -> Decided:
 def _create(command: Create, state: State, now: datetime) -> Decided:
     if state.status != "absent":
         return NOTHING  # sent again: the caller gets the run that the first one made
-    definition, principal = command.evidence.bundle.definition, command.principal
+    walk = Walk(command.run_id, now, state, command.evidence)
+    definition, principal = walk.definition, command.principal
     if not definition.enabled:
         raise Rejected("definition.disabled", f"{definition.id} is disabled; sync it with `enabled: true`", status=409)
     roles = {r for t in definition.triggers if isinstance(t, ManualTrigger) for r in t.roles}
@@ -76,12 +77,11 @@ def _create(command: Create, state: State, now: datetime) -> Decided:
     if missing:
         named = ", ".join(item.path for item in missing)
         raise Rejected("run.context_missing", f"the start lacks {named}", errors=missing)
-    walk = Walk(command.run_id, now, state, command.evidence)
     walk.emit(
         e.RunCreated(
             at=now,
             definition_id=definition.id,
-            hash=command.evidence.bundle.hash,
+            hash=walk.bundle.hash,
             bundle=command.bundle,
             context=command.context,
             initiated_by=e.UserRef(id=principal.id, email=principal.name),

@@ -19,7 +19,7 @@ from libs.domain.run.backoff import backoff
 from libs.domain.run.commands import Child, Evidence
 from libs.domain.run.state import State, evolve
 from libs.language.interpolation import MISSING, resolve
-from libs.language.model import Definition, Step
+from libs.language.model import Bundle, Definition, Step
 from minutebook.models.states import FailureClass
 
 FACTS_PER_PLAN_MAX: Final = 2_000
@@ -44,8 +44,13 @@ class Walk:
     made: dict[str, JsonValue] = field(default_factory=dict)
 
     @property
+    def bundle(self) -> Bundle:
+        assert self.evidence.bundle is not None, "a plan is made with its evidence"
+        return self.evidence.bundle
+
+    @property
     def definition(self) -> Definition:
-        return self.evidence.bundle.definition
+        return self.bundle.definition
 
     @property
     def moving(self) -> bool:

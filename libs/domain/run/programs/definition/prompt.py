@@ -17,7 +17,7 @@ _PREAMBLE: Final = (
 
 def request_of(walk: Walk, step: AgentStep, key: str, *, number: int) -> AttemptRequest:
     """Write the whole request of one attempt."""
-    schema = walk.evidence.bundle.schemas.get(step.output) if step.output else None
+    schema = walk.bundle.schemas.get(step.output) if step.output else None
     left = walk.definition.limits.wall_clock - walk.state.working_time(walk.now)
     return AttemptRequest(
         run_id=walk.run_id,
@@ -37,7 +37,7 @@ def request_of(walk: Walk, step: AgentStep, key: str, *, number: int) -> Attempt
 def prompt_of(walk: Walk, step: AgentStep, key: str) -> str:
     """The prompt's text: the file, context, branch, earlier outputs, and feedback where the step runs again."""
     parts = [
-        walk.evidence.bundle.prompts[step.prompt].rstrip(),
+        walk.bundle.prompts[step.prompt].rstrip(),
         _PREAMBLE,
         _section("Run context", walk.state.context),
         f"## Branch\n\n`{walk.run_state['branch']}`",
@@ -73,4 +73,4 @@ def _section(title: str, value: Any | JsonObject) -> str:
 
 
 def _runs_of_backticks(text: str) -> list[str]:
-    return [run for run in "".join(c if c == "`" else " " for c in text).split()]
+    return "".join(c if c == "`" else " " for c in text).split()

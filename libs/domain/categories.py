@@ -1,0 +1,20 @@
+"""Every category, by name: for births across owners, for views, `verify` and `rebuild`."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from libs.domain import attempt, decision, definition, effect, identity, inbound, run
+from libs.domain.core import Category
+
+CATEGORIES: Final[Mapping[str, Category[Any]]] = {
+    category.name: category
+    for category in (
+        attempt.CATEGORY,
+        decision.CATEGORY,
+        definition.CATEGORY,
+        effect.CATEGORY,
+        identity.CATEGORY,
+        inbound.CATEGORY,
+        run.CATEGORY,
+    )
+}

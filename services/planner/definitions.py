@@ -1,0 +1,97 @@
+"""Definitions: a whole folder is checked at once; then each thing that changed becomes a fact."""
+
+from uuid import UUID
+
+from libs.language.loader import load_folder
+
+from contracts import ids
+from contracts.base import Principal
+from contracts.commands import SyncDefinitions
+from contracts.errors import MinutebookError, Rejected
+from contracts.replies import DefinitionsSynced, SyncedThing
+from libs.canonical import blob
+from libs.domain import definition
+from libs.domain.access import is_administrator
+from libs.eventstore.port import EventStore
+from libs.language.model import Bundle, Folder, Server, Source
+from libs.owner import Item, Owner, Publisher
+
+
+class Definitions:
+    """The owner of `definition`."""
+
+    def __init__(self, store: EventStore, publisher: Publisher) -> None:
+        self._owner: Owner[definition.State, definition.Declare] = Owner(
+            definition.CATEGORY, definition.decide, store=store, publisher=publisher
+        )
+
+    async def sync(self, ask: SyncDefinitions) -> DefinitionsSynced:
+        """Store what a folder declares. One problem anywhere and nothing is stored.
+
+        Raises:
+            contracts.errors.Rejected: ``definition.invalid`` (422) with every problem, ``definition.not_yours`` (403),
+                ``source.taken`` (409).
+        """
+        if not is_administrator(ask.principal):
+            raise Rejected("definition.not_yours", "definitions are synced by administrators", status=403)
+        things = _things(load_folder(ask.files))
+        items = [self._item(ask, thing) for thing in things]
+        results = await self._owner.handle(items)
+        synced = []
+        for thing, result in zip(things, results, strict=True):
+            if isinstance(result, MinutebookError):
+                raise _explained(result, thing)
+            kind, id_ = _name(thing)
+            synced.append(
+                SyncedThing.model_validate({"kind": kind, "id": id_, "hash": thing.hash, "changed": result.changed})
+            )
+        return DefinitionsSynced(synced=tuple(synced))
+
+    def _item(self, ask: SyncDefinitions, thing: Bundle | Source | Server) -> Item[definition.Declare]:
+        ref, content = None, b""
+        if isinstance(thing, Bundle):
+            ref, content = blob(thing.model_dump(mode="json"))
+        return Item(
+            stream_id=_stream(ask.principal, thing),
+            command=definition.Declare(principal=ask.principal, thing=thing, bundle=ref, content=content),
+            actor=ask.principal.actor,
+            causation=ask.command_id,
+            tenant_group=ask.principal.tenant_group,
+            tenant=ask.principal.tenant,
+            traceparent=ask.traceparent,
+        )
+
+
+def _things(folder: Folder) -> list[Bundle | Source | Server]:
+    """Sources and servers first: workflows name them."""
+    return [*folder.sources, *folder.servers, *folder.workflows]
+
+
+def _name(thing: Bundle | Source | Server) -> tuple[str, str]:
+    match thing:
+        case Bundle():
+            return "workflow", thing.definition.id
+        case Source():
+            return "source", thing.id
+        case Server():
+            return "server", thing.id
+
+
+def _stream(principal: Principal, thing: Bundle | Source | Server) -> UUID:
+    match thing:
+        case Bundle():
+            return ids.definition(principal.tenant_group, thing.definition.id)
+        case Source():
+            return ids.source(thing.id)
+        case Server():
+            return ids.server(principal.tenant_group, thing.id)
+
+
+def _explained(error: MinutebookError, thing: Bundle | Source | Server) -> MinutebookError:
+    if isinstance(thing, Source) and error.status == 404:
+        return Rejected(
+            "source.taken",
+            f"source id {thing.id!r} is taken in this installation; choose another id",
+            status=409,
+        )
+    return error
