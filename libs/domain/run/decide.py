@@ -16,7 +16,7 @@ from libs.domain.run.commands import Advance, Cancel, Create, Resume, RetryStep,
 from libs.domain.run.programs.definition import STEPPERS
 from libs.domain.run.state import State
 from libs.domain.run.walk import Walk, advance
-from libs.language.interpolation import MISSING, resolve
+from libs.language.paths import MISSING, resolve
 from libs.language.model import ManualTrigger
 from minutebook.models.problem import ProblemItem
 

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from contracts import ids
-from contracts.base import BlobRef, JsonObject
+from contracts.base import BlobRef, JsonObject, JsonValue
 from contracts.errors import Rejected
 from contracts.events import run as e
 from contracts.events.effect import EffectDeclared
@@ -11,7 +11,8 @@ from libs.canonical import blob
 from libs.domain.core import Birth
 from libs.domain.effect import State
 from libs.domain.run.walk import Walk, fail
-from libs.language.interpolation import MISSING, interpolate, resolve
+from libs.language.interpolation import interpolate
+from libs.language.paths import MISSING, resolve
 from libs.language.model import WriteStep
 
 
@@ -110,14 +111,17 @@ def _arguments(walk: Walk, step: WriteStep) -> tuple[JsonObject, str]:
         contracts.errors.Rejected: a value that is needed is not set, or is not of the shape that is needed.
     """
     base = _artefact_arguments(walk, step)
-    names = {"context": walk.state.context, "state": walk.run_state, "run_id": str(walk.run_id)}
-    over = interpolate(step.args, args=base, **names)
+    over = _filled(walk, step.args, base)
     assert isinstance(over, dict), "an object interpolates to an object"
     arguments: JsonObject = {**base, **over}
-    effect_key = interpolate(step.effect_key, args=arguments, **names)
+    effect_key = _filled(walk, step.effect_key, arguments)
     if not isinstance(effect_key, str | int) or isinstance(effect_key, bool):
         raise Rejected("write.key", f"effect_key of {step.key} is {type(effect_key).__name__}; it must be text")
     return arguments, str(effect_key)
+
+
+def _filled(walk: Walk, value: JsonValue, args: JsonObject) -> JsonValue:
+    return interpolate(value, args=args, context=walk.state.context, state=walk.run_state, run_id=walk.run_id)
 
 
 def _artefact_arguments(walk: Walk, step: WriteStep) -> JsonObject:
