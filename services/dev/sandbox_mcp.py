@@ -1,0 +1,219 @@
+"""A code host to write to: a real MCP server whose pull requests are lines of a file.
+
+Each call that acted is one JSON line, synced before it is answered: `{at, tool, arguments, meta, number}`. So what
+was written to the outside world can be counted after any kill. It does not deduplicate, as real servers do not: a
+second call with the same idempotency key is a second line, and a fault of the caller.
+"""
+
+import asyncio
+import fcntl
+import hmac
+import html
+import json
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_TOOL: Final = "create_pull_request"
+_PATH: Final = "/mcp"
+_CUT: Final = "minutebook.sandbox.cut"
+
+
+class PullRequest(BaseModel):
+    """The tool's structured result."""
+
+    number: int
+    html_url: str
+    title: str
+    head: str
+    base: str
+
+
+@dataclass(slots=True)
+class Fault:
+    """Something that befalls the calls to come, for tests.
+
+    `error`: the tool says that it failed. `hang`: no answer ever comes. `drop`: the connection is cut in its answer.
+    With `acted` the pull request was opened nevertheless, before that.
+    """
+
+    kind: Literal["error", "hang", "drop"]
+    acted: bool = False
+    times: int = 1
+
+
+@dataclass(slots=True)
+class Sandbox:
+    """The server: serve `app`, whose MCP endpoint is `/mcp`. `faults` and `delay_seconds` may change at any time.
+
+    Faults are used up in their order, one per call; `delay_seconds` passes before any call acts.
+    """
+
+    file: Path
+    app: ASGIApp = field(init=False)
+    faults: list[Fault] = field(default_factory=list)
+    delay_seconds: float = 0.0
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Return every call that acted, in the order of their numbers."""
+        return _Book(self.file).lines()
+
+    def next_fault(self) -> Fault | None:
+        """Use up one turn of the first fault; None when the call is to go well."""
+        while self.faults and self.faults[0].times <= 0:
+            self.faults.pop(0)
+        if not self.faults:
+            return None
+        self.faults[0].times -= 1
+        return self.faults[0]
+
+
+def sandbox(file: Path, *, token: str | None = None) -> Sandbox:
+    """Make the sandbox that writes to `file`; numbering goes on from what the file holds.
+
+    With `token`, a call without that bearer token gets 401.
+    """
+    box = Sandbox(file)
+    box.app = _front(_server(box).streamable_http_app(stateless_http=True), token)
+    return box
+
+
+def _server(box: Sandbox) -> MCPServer:
+    book = _Book(box.file)
+    server = MCPServer("minutebook-sandbox", log_level="ERROR")
+
+    @server.tool(name=_TOOL, description="Open a pull request. The sandbox writes it down, and nothing else happens.")
+    async def create_pull_request(
+        repo: str,
+        title: str,
+        head: str,
+        context: Context[Any, Request],
+        body: str = "",
+        owner: str = "",
+        base: str = "main",
+        draft: bool = False,
+    ) -> PullRequest:
+        received = context.request_context
+        assert received.request is not None
+        await asyncio.sleep(box.delay_seconds)
+        fault = box.next_fault()
+        if fault is not None and not fault.acted:
+            await _befall(fault, received.request)
+        arguments = dict((received.params or {}).get("arguments") or {})
+        number = await asyncio.to_thread(book.add, _TOOL, arguments, dict(received.meta or {}))
+        if fault is not None:
+            await _befall(fault, received.request)
+        name = f"{owner}/{repo}" if owner else repo
+        url = f"{received.request.base_url}{name}/pull/{number}"
+        return PullRequest(number=number, html_url=url, title=title, head=head, base=base)
+
+    @server.custom_route("/{repo:path}/pull/{number:int}", methods=["GET"])  # type: ignore[untyped-decorator]
+    async def page(request: Request) -> Response:
+        found = [line for line in book.lines() if line["number"] == request.path_params["number"]]
+        return _page(found[0]) if found else HTMLResponse("There is no such pull request.", status_code=404)
+
+    return server
+
+
+async def _befall(fault: Fault, request: Request) -> None:
+    if fault.kind == "error":
+        raise ToolError("the sandbox was told to fail this call")
+    if fault.kind == "drop":
+        request.scope[_CUT].set()
+    await asyncio.Event().wait()  # until the caller, the front or the server's end cancels it
+
+
+def _page(line: dict[str, Any]) -> HTMLResponse:
+    arguments = line["arguments"]
+    title, body, head = (html.escape(str(arguments.get(key, ""))) for key in ("title", "body", "head"))
+    return HTMLResponse(
+        f"<!doctype html><meta charset=utf-8><title>{title}</title><h1>{title} #{line['number']}</h1>"
+        f"<p>From <code>{head}</code>, written down by the sandbox at {html.escape(line['at'])}. "
+        f"No code host was called.</p><pre>{body}</pre>"
+    )
+
+
+def _front(app: ASGIApp, token: str | None) -> ASGIApp:
+    """Check the token, and cut the connection of a call whose fault asks for it."""
+
+    async def front(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != _PATH:
+            await app(scope, receive, send)
+        elif token is not None and not _bears(scope, token):
+            refusal = JSONResponse({"error": "invalid_token"}, 401, headers={"www-authenticate": "Bearer"})
+            await refusal(scope, receive, send)
+        else:
+            scope[_CUT] = asyncio.Event()
+            await _unless_cut(scope[_CUT], lambda: app(scope, receive, send), send)
+
+    return front
+
+
+async def _unless_cut(cut: asyncio.Event, answer: Callable[[], Awaitable[None]], send: Send) -> None:
+    answering = asyncio.ensure_future(answer())
+    cutting = asyncio.create_task(cut.wait())
+    try:
+        await asyncio.wait({answering, cutting}, return_when=asyncio.FIRST_COMPLETED)
+        if answering.done():
+            await answering
+            return
+    finally:
+        answering.cancel()
+        cutting.cancel()
+        await asyncio.wait({answering, cutting})
+    # The server closes a connection whose answer stays shorter than it was said to be.
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1000")]})
+    await send({"type": "http.response.body", "body": b"{", "more_body": True})
+
+
+def _bears(scope: Scope, token: str) -> bool:
+    given = dict(scope["headers"]).get(b"authorization", b"")
+    return hmac.compare_digest(given, f"Bearer {token}".encode())
+
+
+class _Book:
+    """The file of calls. Any number of processes may add to it; a line that a kill tore was never answered."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._read_to = 0
+        self._count = 0
+
+    def add(self, tool: str, arguments: dict[str, Any], meta: dict[str, Any]) -> int:
+        """Append a call and return its number, counted from 1, once it is on the disk."""
+        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "r+b") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            stream.seek(self._read_to)
+            added = stream.read()
+            whole = added.rfind(b"\n") + 1
+            stream.truncate(self._read_to + whole)
+            stream.seek(self._read_to + whole)
+            number = self._count + added.count(b"\n") + 1
+            at = datetime.now(UTC).isoformat()
+            line = {"at": at, "tool": tool, "arguments": arguments, "meta": meta, "number": number}
+            stream.write(json.dumps(line).encode() + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+            self._read_to, self._count = stream.tell(), number
+        return number
+
+    def lines(self) -> list[dict[str, Any]]:
+        try:
+            content = self._file.read_bytes()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+__all__ = ["Fault", "PullRequest", "Sandbox", "sandbox"]
