@@ -1,0 +1,80 @@
+"""What the scheduler asks of PostgreSQL: due wakes, the outbox's leftovers, named leases."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from libs.eventstore.adapter import Adapter
+from libs.eventstore.heads import heads_of
+from libs.eventstore.mapper import read_metadata
+from libs.eventstore.port import Due, OutboxToken, Written
+from libs.postgres.pool import execute, fetch
+
+
+class PostgresClockwork(Adapter):
+    """The port `Clockwork`."""
+
+    async def due(self, category: str, *, limit: int, after: tuple[datetime, UUID] | None = None) -> Sequence[Due]:
+        heads = heads_of(category)
+        page = "" if after is None else "and (wake_at, stream_id) > ($2, $3)"
+        rows = await fetch(
+            self._pool,
+            f"select stream_id, wake_at from {heads.table}"  # noqa: S608 - a table's name, of our own
+            f" where wake_at <= minutebook_now() {page} order by wake_at, stream_id limit $1",
+            limit,
+            *(after or ()),
+        )
+        return [Due(category, row["stream_id"], row["wake_at"]) for row in rows]
+
+    async def due_deliveries(self, *, older_than: timedelta, limit: int) -> Sequence[UUID]:
+        rows = await fetch(
+            self._pool,
+            "select id from deliveries where received_at <= minutebook_now() - $1::interval"
+            " order by received_at, id limit $2",
+            older_than,
+            limit,
+        )
+        return [row["id"] for row in rows]
+
+    async def unpublished(
+        self, *, older_than: timedelta, limit: int
+    ) -> Sequence[tuple[OutboxToken, Sequence[Written]]]:
+        rows = await fetch(
+            self._pool,
+            """
+            with old as materialized (
+              select era, xid from unpublished where written_at <= minutebook_now() - $1::interval
+               order by written_at, era, xid limit $2)
+            select o.era, o.xid::text::bigint as xid, e.category, e.stream_id, e.version, e.type,
+                   e.metadata::text as metadata
+              from (select era, xid, row_number() over () as n from old) o
+              left join lateral (
+                select * from workflow_history e where e.era = o.era and e.xid = o.xid) e on true
+             order by o.n, e.position""",
+            older_than,
+            limit,
+        )
+        found: dict[OutboxToken, list[Written]] = {}
+        for row in rows:
+            written = found.setdefault(OutboxToken(row["era"], row["xid"]), [])
+            if row["stream_id"] is not None:
+                metadata = read_metadata(row["metadata"])
+                written.append(Written(row["category"], row["stream_id"], row["version"], row["type"], metadata))
+        return list(found.items())
+
+    async def hold_lease(self, name: str, holder: UUID, *, for_: timedelta) -> bool:
+        rows = await fetch(
+            self._pool,
+            """
+            insert into leases as l (name, holder, until) values ($1, $2, minutebook_now() + $3::interval)
+            on conflict (name) do update set holder = excluded.holder, until = excluded.until
+             where l.holder = excluded.holder or l.until <= minutebook_now()
+            returning 1""",
+            name,
+            holder,
+            for_,
+        )
+        return bool(rows)
+
+    async def release_lease(self, name: str, holder: UUID) -> None:
+        await execute(self._pool, "delete from leases where name = $1 and holder = $2", name, holder)

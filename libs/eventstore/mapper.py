@@ -1,0 +1,136 @@
+"""Events to stored bytes and back: written-out topics with versions, upcasting, and the digest that chains a stream."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Final
+from uuid import UUID
+
+from eventsourcing.persistence import StoredEvent
+from pydantic import ValidationError
+
+import contracts.events  # noqa: F401 - registers every event
+from contracts.base import Event, JsonObject, Metadata
+from contracts.errors import Broken, Unavailable
+from contracts.registry import model_of, name_of
+from libs.canonical import canonical, parse
+
+PAYLOAD_BYTES_MAX: Final = 8 * 1024
+"""A longer payload goes to `blobs`; the event then holds its digest."""
+
+SPILLED_PREFIX: Final = '{"$blob":"'
+"""How the stored payload of such an event begins. No event's own JSON does: its first key is one of its fields."""
+
+_UPCAST_BYTES_MAX: Final = 64 << 20
+
+Upcast = Callable[[JsonObject], JsonObject]
+"""Turns the JSON of one version of an event into that of the next."""
+
+
+class Mapper:
+    """Maps events by the conventions of `eventsourcing`, for pydantic models and an asyncpg recorder.
+
+    `upcasts` maps (type, version) to the step towards version + 1. The library's own mapper cannot serve: on pydantic
+    models it yields half-built objects, or drops upcasting.
+    """
+
+    def __init__(self, upcasts: Mapping[tuple[str, int], Upcast] | None = None) -> None:
+        self._upcasts = upcasts or {}
+
+    def to_stored(self, event: Event, stream_id: UUID, version: int) -> StoredEvent:
+        """Return the event as it is stored, under its topic `<type>/<version of its schema>`.
+
+        Raises:
+            contracts.errors.Broken: the event's model is not registered, or holds what is no JSON.
+        """
+        try:
+            name, event_version = name_of(type(event))
+        except KeyError:
+            raise Broken("event.unregistered", f"{type(event).__name__} is in no registry of events") from None
+        try:
+            state = event.model_dump_json().encode()
+        except ValueError as error:  # a lone surrogate, for example
+            raise Broken("event.not_json", f"{name} cannot be written as JSON: {type(error).__name__}") from None
+        return StoredEvent(
+            originator_id=stream_id, originator_version=version, topic=f"{name}/{event_version}", state=state
+        )
+
+    def to_event(self, stored: StoredEvent) -> Event:
+        """Return the event that was stored, upcast to the newest version that this process knows.
+
+        Raises:
+            contracts.errors.Unavailable: the type or version is unknown here; a newer replica may know it.
+            contracts.errors.Broken: the stored bytes are not what their type says.
+        """
+        name, version = split_topic(stored.topic)
+        state = stored.state
+        while (step := self._upcasts.get((name, version))) is not None:
+            state = canonical(step(_object(parse(state, what=name, bytes_max=_UPCAST_BYTES_MAX), stored)))
+            version += 1
+        model = model_of(name, version)
+        if model is None:
+            raise Unavailable(
+                "event.unknown",
+                f"{name} version {version} (stream {stored.originator_id}, version {stored.originator_version})"
+                " is unknown to this release; a newer replica can read it",
+            )
+        try:
+            return model.model_validate_json(state)
+        except ValidationError as error:
+            places = ", ".join(".".join(map(str, e["loc"])) for e in error.errors(include_input=False)[:5])
+            raise Broken(
+                "event.unreadable",
+                f"{name} version {version} at version {stored.originator_version} of stream {stored.originator_id}"
+                f" does not fit its model at: {places or 'the root'}",
+            ) from None
+
+
+def _object(value: object, stored: StoredEvent) -> JsonObject:
+    if not isinstance(value, dict):
+        raise Broken("event.unreadable", f"{stored.topic} of stream {stored.originator_id} is no JSON object")
+    return value
+
+
+def split_topic(topic: str) -> tuple[str, int]:
+    """Return the type and version that a topic names."""
+    name, _, version = topic.rpartition("/")
+    return name, int(version)
+
+
+def spill(payload: bytes) -> tuple[str, dict[str, bytes]]:
+    """Return the payload as its column keeps it, and the blob that it needs when it is too long for it."""
+    if len(payload) <= PAYLOAD_BYTES_MAX:
+        return payload.decode(), {}
+    digest = hashlib.sha256(payload).hexdigest()
+    return f'{SPILLED_PREFIX}{digest}"}}', {digest: payload}
+
+
+def spilled_digest(payload: str) -> str | None:
+    """Return the digest that a stored payload stands for, or None when it is the payload itself."""
+    return payload[len(SPILLED_PREFIX) :].removesuffix('"}') if payload.startswith(SPILLED_PREFIX) else None
+
+
+def chain(
+    previous: bytes,
+    *,
+    stream_id: UUID,
+    version: int,
+    category: str,
+    type_: str,
+    event_version: int,
+    payload: str,
+    metadata: str,
+) -> bytes:
+    """Return the digest of an event: over the one before it, its address, and its bytes as stored.
+
+    The three parts are JSON texts, which end where they end, so no two events have the same concatenation.
+    """
+    header = canonical([str(stream_id), version, category, type_, event_version])
+    return hashlib.sha256(previous + header + payload.encode() + metadata.encode()).digest()
+
+
+def write_metadata(metadata: Metadata) -> str:
+    return metadata.model_dump_json()
+
+
+def read_metadata(text: str) -> Metadata:
+    return Metadata.model_validate_json(text)

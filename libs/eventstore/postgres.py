@@ -1,0 +1,221 @@
+"""The event store on PostgreSQL: loading and appending."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import asyncpg
+
+from libs.eventstore.adapter import digest_bytes
+from libs.eventstore.arguments import arguments, shape_of
+from libs.eventstore.claims import PostgresClaims
+from libs.eventstore.clockwork import PostgresClockwork
+from libs.eventstore.deliveries import PostgresDeliveries
+from libs.eventstore.heads import heads_of
+from libs.eventstore.mapper import Mapper
+from libs.eventstore.port import Append, Appended, BatchResult, Load, Loaded, OutboxToken, Recorded
+from libs.eventstore.reading import FACT, SPILLED, fact
+from libs.eventstore.rows import Batch, prepare
+from libs.eventstore.statements import append_statement, forget_sql
+from libs.postgres.pool import execute, fetch, fetchrow
+
+FORGET_MAX: Final = 500
+"""Outbox rows that one append deletes beside its own work."""
+
+
+class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries):
+    """Every port of the event store, on one pool that belongs to the caller."""
+
+    def __init__(self, pool: asyncpg.Pool, *, mapper: Mapper | None = None) -> None:
+        super().__init__(pool, mapper=mapper)
+        self._acked: list[OutboxToken] = []
+
+    async def load(self, category: str, after: Mapping[UUID, int]) -> Load:
+        heads = heads_of(category)
+        rows = await fetch(
+            self._pool,
+            f"""
+            select c.now, a.stream_id as asked, h.version as head_version, h.digest as head_digest, h.wake_at,
+                   h.tenant_group as head_group, h.tenant as head_tenant, e.*
+              from (select minutebook_now() as now) c
+              left join unnest($1::uuid[], $2::int[]) with ordinality as a(stream_id, after, n) on true
+              left join lateral (select * from {heads.table} h where h.stream_id = a.stream_id) h on true
+              left join lateral (
+                select {FACT}, b.content from workflow_history e {SPILLED}
+                 where e.stream_id = a.stream_id and e.version > a.after and e.category = $3) e on true
+             order by a.n, e.version""",  # noqa: S608 - a table's name, of our own
+            list(after.keys()),
+            list(after.values()),
+            category,
+        )
+        events: defaultdict[UUID, list[Recorded]] = defaultdict(list)
+        first: dict[UUID, asyncpg.Record] = {}
+        for row in rows:
+            if row["asked"] is not None:
+                first.setdefault(row["asked"], row)
+                if row["version"] is not None:
+                    events[row["asked"]].append(fact(row, self._mapper))
+        return Load(
+            now=rows[0]["now"],
+            streams={
+                stream_id: Loaded(
+                    stream_id=stream_id,
+                    version=row["head_version"] or 0,
+                    digest=row["head_digest"] or b"",
+                    wake_at=row["wake_at"],
+                    tenant_group=row["head_group"],
+                    tenant=row["head_tenant"],
+                    events=tuple(events[stream_id]),
+                )
+                for stream_id, row in first.items()
+            },
+        )
+
+    async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
+        batch = prepare(category, appends, self._mapper)
+        acked, self._acked = self._acked[:FORGET_MAX], self._acked[FORGET_MAX:]
+        statement = append_statement(shape_of(batch, forget=bool(acked)))
+        values = arguments(batch, acked)
+        try:
+            row = await fetchrow(self._pool, statement.sql, *(values[name] for name in statement.parameters))
+        except BaseException:
+            self._acked += acked
+            raise
+        assert row is not None, "the statement answers one row"
+        won, born = frozenset(row["won"]), frozenset(row["born"])
+        lost = [append for append in batch.appends if append.stream_id not in won]
+        fates = {fate.stream_id: fate for fate in await self._losers(category, lost)}
+        for append in batch.appends:
+            if append.stream_id in won:
+                fates[append.stream_id] = _won(batch, append, born)
+        return BatchResult(
+            appended=tuple(fates[append.stream_id] for append in batch.appends),
+            written=tuple(
+                event.written
+                for event in batch.events
+                if (event.written.stream_id in won if event.birth is None else event.birth in born)
+            ),
+            era=row["era"],
+            outbox=None if row["xid"] is None else OutboxToken(row["era"], row["xid"]),
+        )
+
+    async def _losers(self, category: str, appends: Sequence[Append]) -> list[Appended]:
+        """Say why appends were refused, by their heads as they are now: the statement saw them as before it waited."""
+        if not appends:
+            return []
+        heads = heads_of(category)
+        rows = await fetch(
+            self._pool,
+            f"select stream_id, version, digest, {'claim' if heads.claimable else 'null::uuid as claim'}"  # noqa: S608
+            f" from {heads.table} where stream_id = any($1::uuid[])",
+            [append.stream_id for append in appends],
+        )
+        found = {row["stream_id"]: row for row in rows}
+        fates = []
+        for append in appends:
+            head = found.get(append.stream_id)
+            version, digest = (0, b"") if head is None else (head["version"], head["digest"])
+            claimed = append.claim is None or (head is not None and head["claim"] == append.claim)
+            gated = version == append.version and claimed
+            fate = Appended(append.stream_id, "guarded" if gated and append.guards else "lost", version, digest)
+            fates.append(fate)
+        return fates
+
+    async def move_wakes(self, category: str, moves: Sequence[tuple[UUID, int, datetime | None]]) -> None:
+        heads = heads_of(category)
+        # A lease that stands ends with a wake, whatever the owner waits for; one that has ended must not hold it back.
+        lease = "case when h.lease_until > minutebook_now() then h.lease_until end" if heads.claimable else "null"
+        await execute(
+            self._pool,
+            f"""
+            with moved as materialized (
+              select m.stream_id, m.wake_at from (
+                select * from unnest($1::uuid[], $2::int[], $3::timestamptz[]) as m(stream_id, version, wake_at)
+                 order by stream_id offset 0) m
+              cross join lateral (
+                select 1 from {heads.table} h where h.stream_id = m.stream_id and h.version = m.version
+                   for no key update of h) held)
+            update {heads.table} h set wake_at = least(m.wake_at, {lease}) from moved m where h.stream_id = m.stream_id
+            """,  # noqa: S608 - names of our own
+            [move[0] for move in moves],
+            [move[1] for move in moves],
+            [move[2] for move in moves],
+        )
+
+    async def published(self, token: OutboxToken) -> None:
+        """Forget an outbox row with the next append, or by `flush`."""
+        self._acked.append(token)
+
+    async def flush(self) -> None:
+        """Delete the outbox rows that wait for an append to delete them: when idle, and before the pool is closed."""
+        acked, self._acked = self._acked, []
+        if not acked:
+            return
+        source = "unnest($1::int[], $2::text[]) as token(era, xid)"
+        try:
+            await execute(self._pool, forget_sql(source), [t.era for t in acked], [str(t.xid) for t in acked])
+        except BaseException:
+            self._acked += acked
+            raise
+
+    async def close(self) -> None:
+        """Flush. The pool stays open: it is the caller's."""
+        await self.flush()
+
+    async def events(
+        self, category: str, stream_ids: Collection[UUID], *, tenant_group: UUID
+    ) -> Mapping[UUID, tuple[Recorded, ...]]:
+        rows = await fetch(
+            self._pool,
+            f"""
+            select e.* from unnest($1::uuid[]) as a(stream_id)
+             cross join lateral (
+               select {FACT}, b.content from workflow_history e {SPILLED}
+                where e.stream_id = a.stream_id and e.category = $2 and e.tenant_group = $3) e
+             order by e.stream_id, e.version""",  # noqa: S608 - our own columns
+            list(set(stream_ids)),
+            category,
+            tenant_group,
+        )
+        found: defaultdict[UUID, list[Recorded]] = defaultdict(list)
+        for row in rows:
+            found[row["stream_id"]].append(fact(row, self._mapper))
+        return {stream_id: tuple(events) for stream_id, events in found.items()}
+
+    async def blobs(self, tenant_group: UUID, digests: Collection[str]) -> Mapping[str, bytes]:
+        rows = await fetch(
+            self._pool,
+            "select encode(digest, 'hex') as digest, content from blobs where tenant_group = $1 and digest = any($2)",
+            tenant_group,
+            [digest_bytes(digest) for digest in digests],
+        )
+        return {row["digest"]: row["content"] for row in rows}
+
+    async def put_blobs(self, tenant_group: UUID, blobs: Mapping[str, bytes]) -> None:
+        await execute(
+            self._pool,
+            """
+            insert into blobs(tenant_group, digest, content)
+            select $1, b.digest, b.content from unnest($2::bytea[], $3::bytea[]) as b(digest, content)
+             order by b.digest on conflict (tenant_group, digest) do nothing""",
+            tenant_group,
+            [digest_bytes(digest) for digest in blobs],
+            list(blobs.values()),
+        )
+
+    async def now(self) -> datetime:
+        row = await fetchrow(self._pool, "select minutebook_now() as now")
+        assert row is not None
+        now: Any = row["now"]
+        return now  # type: ignore[no-any-return]
+
+
+def _won(batch: Batch, append: Append, born: frozenset[int]) -> Appended:
+    skipped = tuple(
+        birth.row.stream_id for birth in batch.births if birth.parent == append.stream_id and birth.number not in born
+    )
+    return Appended(
+        append.stream_id, "won", append.version + len(append.events), batch.digests[append.stream_id], skipped
+    )

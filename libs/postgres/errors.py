@@ -1,0 +1,68 @@
+"""What asyncpg and PostgreSQL raise, in the words of our error tree."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import asyncpg
+
+from contracts.errors import Broken, Unavailable
+
+_PASSING: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InsufficientResourcesError,  # disk full, out of memory, too many connections
+    asyncpg.OperatorInterventionError,  # shutdown, cancelled by a timeout
+    asyncpg.TransactionRollbackError,  # deadlock, serialisation
+    asyncpg.ReadOnlySQLTransactionError,  # a standby, in the middle of a failover
+    asyncpg.LockNotAvailableError,
+    asyncpg.PostgresSystemError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+)
+"""Conditions that another try, later or elsewhere, may not meet."""
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn what the driver raises into `Unavailable` or `Broken`.
+
+    The driver's own message is not passed on, nor kept as the cause: it quotes values, and values may be secret.
+    """
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        kind = Unavailable if isinstance(error, _PASSING) else Broken
+        hint = "try again" if kind is Unavailable else "the statement or a value in it is wrong; nothing was written"
+        raise kind(
+            "postgres.unavailable" if kind is Unavailable else "postgres.refused",
+            f"PostgreSQL answered {error.sqlstate} ({_said(error)}){_place(error)}: {hint}",
+        ) from None
+    except asyncpg.InterfaceError as error:
+        # The driver's DataError is both: an argument that cannot be encoded. Any other means a lost connection.
+        if isinstance(error, ValueError) or "argument" in str(error):
+            raise Broken(
+                "postgres.bad_argument", "a value does not fit the type of its column; nothing was written"
+            ) from None
+        raise Unavailable("postgres.disconnected", "the connection to PostgreSQL was closed; try again") from error
+    except asyncpg.InternalClientError as error:
+        raise Broken("postgres.driver", f"the driver failed: {type(error).__name__}") from error
+    except OSError as error:
+        raise Unavailable(
+            "postgres.unreachable",
+            f"PostgreSQL does not answer ({type(error).__name__}); check that it runs and that the DSN names it",
+        ) from error
+
+
+def _said(error: asyncpg.PostgresError) -> str:
+    """The condition. Of class 42, mistakes in the statement or a right that lacks, the message quotes no values."""
+    return str(error) if (error.sqlstate or "").startswith("42") else type(error).__name__
+
+
+def _place(error: asyncpg.PostgresError) -> str:
+    """Where it happened, as far as PostgreSQL says so in names and not in values."""
+    names = [
+        f"{what} {name}"
+        for what in ("table", "column", "constraint")
+        if (name := getattr(error, f"{what}_name", None)) is not None
+    ]
+    return f" at {', '.join(names)}" if names else ""

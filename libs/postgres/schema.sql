@@ -1,0 +1,165 @@
+-- The schema that the migrations add up to; a test compares the two. `schema_migrations` is the ledger of `migrate`.
+
+create table schema_migrations(
+  version int primary key, name text not null, applied_at timestamptz not null default clock_timestamp());
+
+-- The one clock. Every comparison of times uses it; tests shift it, the services' role cannot.
+create table clock_shift(
+  one boolean primary key default true check (one),
+  shift interval not null default interval '0');
+insert into clock_shift default values;
+
+-- Declared stable, so that `wake_at <= minutebook_now()` can use its index; a statement that needs one moment reads it once.
+create function minutebook_now() returns timestamptz language sql stable
+  as $$ select clock_timestamp() + shift from clock_shift $$;
+
+-- An era begins with the installation and after each restore or failover. The current one is the greatest.
+create table eras(
+  era int primary key,
+  began_at timestamptz not null default clock_timestamp(),
+  reason text not null);
+insert into eras(era, reason) values (1, 'installed');
+
+-- The history. The partition key is the stream: almost every read names streams and so touches one partition; the primary
+-- key must contain the partition key, and (stream_id, version) is the backstop of every gate, so a key by time or by era
+-- would lose it; and history is never dropped by age. Eight keep each index small and vacuum's work in pieces on one machine,
+-- and cost the reader of everything a merge of eight index scans.
+create table workflow_history(
+  era int not null,
+  xid xid8 not null default pg_current_xact_id(),
+  position bigint generated always as identity,
+  stream_id uuid not null,
+  version int not null,
+  category text not null,
+  type text not null,
+  event_version int not null,
+  payload json not null,       -- json keeps the bytes that the digest covers; jsonb would not, and costs 20 % more
+  metadata json not null,
+  tenant_group uuid not null,
+  tenant uuid not null,
+  recorded_at timestamptz not null default minutebook_now(),
+  digest bytea not null,
+  primary key (stream_id, version)) partition by hash (stream_id);
+create index workflow_history_order on workflow_history(era, xid, position);
+
+create function refuse_change() returns trigger language plpgsql as $$
+begin
+  raise exception 'workflow_history is append-only: % is refused', tg_op
+    using errcode = 'restrict_violation', hint = 'append a fact that corrects the earlier one';
+end $$;
+
+create trigger append_only before update or delete on workflow_history for each row execute function refuse_change();
+create trigger never_emptied before truncate on workflow_history execute function refuse_change();
+-- Row triggers are inherited by partitions, statement triggers are not.
+do $$ begin
+  for n in 0..7 loop
+    execute format('create table workflow_history_%s partition of workflow_history for values with (modulus 8, remainder %s)', n, n);
+    execute format('create trigger never_emptied before truncate on workflow_history_%s execute function refuse_change()', n);
+  end loop;
+end $$;
+
+-- Head rows: one table a category, one row a stream. At once the gate of the append, the index of operations and what
+-- lists show. `appended` is how many events the last append wrote: the gate compares the version before them, and
+-- `excluded` has no other column to say it. `gate` likewise carries the claim that an append expects; it is null at rest.
+-- `wake_at`, `claim` and `lease_until` are operational: not derived from events, not verified. The fill factor leaves room
+-- for updates in place, and no index contains `state` unless it is partial on open work.
+create table identity_heads(
+  stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
+  version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
+  kind text not null, name text not null, owner uuid) with (fillfactor = 70);
+
+create table definition_heads(
+  stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
+  version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
+  kind text not null, name text not null, hash text not null, enabled boolean not null,
+  event_sources text[] not null default '{}') with (fillfactor = 70);
+create index definition_heads_group on definition_heads(tenant_group);
+
+create table inbound_heads(
+  stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
+  version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
+  source text not null, external_id text not null, event text not null,
+  received_at timestamptz not null) with (fillfactor = 70);
+
+create table run_heads(
+  stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
+  version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
+  definition_id text not null, hash text not null, initiator uuid not null, project_id text, stage text, outcome text,
+  reason text, created_at timestamptz not null, finished_at timestamptz,
+  cost_microdollars bigint not null) with (fillfactor = 70);
+create index run_heads_newest on run_heads(tenant_group, created_at desc, stream_id);
+
+create table attempt_heads(
+  stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
+  version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
+  run_id uuid not null, step text not null, round int not null, number int not null, cost_microdollars bigint not null,
+  failure_class text,
+  claim uuid, lease_until timestamptz, gate uuid) with (fillfactor = 70);
+create index attempt_heads_run on attempt_heads(run_id);
+
+create table decision_heads(
+  stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
+  version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
+  run_id uuid not null, step text not null, role text not null, outcome text, opened_at timestamptz not null,
+  answered_at timestamptz, definition_id text not null, project_id text, initiator uuid not null) with (fillfactor = 70);
+create index decision_heads_run on decision_heads(run_id);
+create index decision_heads_open on decision_heads(tenant_group, opened_at) where state = 'open';
+
+create table effect_heads(
+  stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
+  version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
+  run_id uuid not null, step text not null, key text not null, system text not null, tool text not null, reference text,
+  claim uuid, lease_until timestamptz, gate uuid) with (fillfactor = 70);
+create index effect_heads_run on effect_heads(run_id);
+
+-- The scheduler pages through what is due by (wake_at, stream_id); what waits on nobody's clock is in no index.
+create index identity_heads_wake on identity_heads(wake_at, stream_id) where wake_at is not null;
+create index definition_heads_wake on definition_heads(wake_at, stream_id) where wake_at is not null;
+create index inbound_heads_wake on inbound_heads(wake_at, stream_id) where wake_at is not null;
+create index run_heads_wake on run_heads(wake_at, stream_id) where wake_at is not null;
+create index attempt_heads_wake on attempt_heads(wake_at, stream_id) where wake_at is not null;
+create index decision_heads_wake on decision_heads(wake_at, stream_id) where wake_at is not null;
+create index effect_heads_wake on effect_heads(wake_at, stream_id) where wake_at is not null;
+
+-- Content by its SHA-256, kept once per tenant group.
+create table blobs(
+  tenant_group uuid not null, digest bytea not null, content bytea not null,
+  primary key (tenant_group, digest));
+
+-- Attempts that a runner may claim.
+create table ready(
+  attempt_id uuid primary key, subject text not null, tenant_group uuid not null,
+  priority int not null default 0, queued_at timestamptz not null default minutebook_now());
+create index ready_turn on ready(subject, priority desc, queued_at, attempt_id);
+
+-- One row per statement that appended, until its envelopes were acked. (era, xid) finds in the history what it wrote.
+create table unpublished(
+  era int not null, xid xid8 not null default pg_current_xact_id(),
+  written_at timestamptz not null default minutebook_now(),
+  primary key (era, xid));
+
+-- Webhooks between the door and ingest. Their bodies are in `blobs`.
+create table deliveries(
+  id uuid primary key, tenant_group uuid not null, tenant uuid not null,
+  source text not null, adapter text not null, external_id text not null, event text not null, keys json not null,
+  payload_digest bytea not null, payload_bytes int not null, body_sha256 text not null, traceparent text,
+  received_at timestamptz not null default minutebook_now());
+create index deliveries_received on deliveries(received_at);
+
+-- Named leases of single replicas, such as the scheduler's.
+create table leases(name text primary key, holder uuid not null, until timestamptz not null);
+
+-- The services' role. A role belongs to the whole cluster, so another database may have made it, or be making it now.
+-- No password is set here: how it logs in is the installation's business.
+do $$ begin
+  create role minutebook_app login;
+exception when duplicate_object or unique_violation then null;
+end $$;
+
+grant select on workflow_history, clock_shift, eras, schema_migrations to minutebook_app;
+grant insert on workflow_history to minutebook_app;
+grant select, insert on blobs to minutebook_app;
+-- `for share` and `for update` need the right to update.
+grant select, insert, update on identity_heads, definition_heads, inbound_heads, run_heads, attempt_heads, decision_heads,
+  effect_heads to minutebook_app;
+grant select, insert, update, delete on ready, unpublished, deliveries, leases to minutebook_app;

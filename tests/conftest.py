@@ -1,0 +1,3 @@
+"""Fixtures of every test: real servers."""
+
+pytest_plugins = ["tests.support.postgres"]
