@@ -1,0 +1,133 @@
+"""A `definitions/` folder → checked values, or every problem of every file at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from contracts.base import JsonObject
+from libs.language import build, nodes
+from libs.language.files import BundleFiles, Layout, sort_files
+from libs.language.grammar import SERVER_FILE, SOURCES_FILE, WORKFLOW_FILE
+from libs.language.hashing import content_hash
+from libs.language.model import Bundle, Folder
+from libs.language.outline import Outline
+from libs.language.problems import Problems
+from libs.language.reader import read
+from libs.language.rules import Declared, check_workflow
+from libs.language.scalars import ID
+from libs.language.shapes import Checked, Place, Shape, fill, refuse
+
+
+def load_folder(files: Mapping[str, str]) -> Folder:
+    """Check a whole folder, given as paths relative to it (`/` between names) → text.
+
+    Read are `workflows/<id>/workflow.yaml` with `prompts/` and `schemas/` beside it, `mcp/<server>.yaml` and
+    `sources.yaml`. `workflows/<id>/demo/`, README files and names that begin with a dot are left alone; any other
+    file is a problem, since it would silently mean nothing.
+
+    Raises:
+        contracts.errors.Rejected: ``definition.invalid`` (422) with one item per problem: dotted path, message,
+            file and, where there is one, the 1-based line.
+    """
+    problems = Problems()
+    layout = sort_files(files, problems)
+    sources = _sources(layout, problems)
+    servers = _servers(layout, problems)
+    declared = Declared(
+        sources=frozenset(str(source.get("id")) for source in sources) if layout.sources is not None else None,
+        tools={name: frozenset(server.get("tools") or {}) for name, server in servers.items()} or None,
+    )
+    drafts = [_workflow(bundle, declared, problems) for bundle in layout.workflows]
+    problems.raise_if_any()
+    return Folder(
+        workflows=tuple(draft.bundle() for draft in drafts if draft),
+        sources=tuple(build.source(source) for source in sources),
+        servers=tuple(build.server(server) for server in servers.values()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A workflow that was read, with the files that its steps name."""
+
+    workflow: Checked
+    outline: Outline
+    prompts: dict[str, str] = field(default_factory=dict)
+    schemas: dict[str, JsonObject] = field(default_factory=dict)
+
+    def bundle(self) -> Bundle:
+        values = nodes.plain(self.workflow.place.node)
+        return Bundle(
+            definition=build.definition(self.workflow, self.outline),
+            prompts=self.prompts,
+            schemas=self.schemas,
+            hash=content_hash(values, prompts=self.prompts, schemas=self.schemas),
+        )
+
+
+def _document(file: str, text: str, top: str, shape: Shape, problems: Problems) -> Checked | None:
+    """Read a file that holds one top key. Returns None when nothing below it can be judged."""
+    node = read(file, text, problems, path=top)
+    if node is None:
+        return None
+    place = Place(file, "", node, node.line, problems)
+    if not isinstance(node, nodes.Mapping):
+        refuse(Place(file, top, node, node.line, problems), f"a mapping with the key `{top}`")
+        return None
+    return fill(place, node, shape)
+
+
+def _workflow(bundle: BundleFiles, declared: Declared, problems: Problems) -> _Draft | None:
+    if not ID.fullmatch(bundle.directory):
+        problems.add(bundle.file, None, "id", f"the directory's name `{bundle.directory}` must match {ID.pattern}")
+    if bundle.workflow is None:
+        problems.add(bundle.file, None, "workflow", f"missing: workflows/{bundle.directory}/ needs a workflow.yaml")
+        return None
+    document = _document(bundle.file, bundle.workflow, "workflow", WORKFLOW_FILE, problems)
+    workflow = document.get("workflow") if document else None
+    if not isinstance(workflow, Checked):
+        return None
+    outline = check_workflow(workflow, directory=bundle.directory, declared=declared)
+    draft = _Draft(workflow, outline)
+    for step in outline.steps:
+        for agent in step.get("parallel") or () if step.get("kind") == "parallel" else (step,):
+            _attach(agent, bundle, draft, problems)
+    return draft
+
+
+def _attach(agent: Checked, bundle: BundleFiles, draft: _Draft, problems: Problems) -> None:
+    """Take in the prompt and the schema that an agent step names."""
+    prompt, output = agent.get("prompt"), agent.get("output")
+    if prompt is not None and (text := bundle.prompt(agent.at("prompt"), prompt)) is not None:
+        draft.prompts[prompt] = text
+    if output is not None and output not in draft.schemas:
+        schema = bundle.schema(agent.at("output"), output, problems)
+        if schema is not None:
+            draft.schemas[output] = schema
+
+
+def _sources(layout: Layout, problems: Problems) -> tuple[Checked, ...]:
+    if layout.sources is None:
+        return ()
+    document = _document("sources.yaml", layout.sources, "sources", SOURCES_FILE, problems)
+    sources: tuple[Checked, ...] = (document.get("sources") or ()) if document else ()
+    seen: set[str] = set()
+    for source in sources:
+        id_ = source.get("id")
+        if id_ in seen:
+            source.refuse("id", f"`{id_}` is declared already; source ids are unique in the installation")
+        seen.add(id_)
+    return sources
+
+
+def _servers(layout: Layout, problems: Problems) -> dict[str, Checked]:
+    servers: dict[str, Checked] = {}
+    for name, text in layout.servers.items():
+        document = _document(f"mcp/{name}.yaml", text, "server", SERVER_FILE, problems)
+        server = document.get("server") if document else None
+        if not isinstance(server, Checked):
+            continue
+        id_ = server.get("id")
+        if id_ is not None and id_ != name:
+            server.refuse("id", f"`{id_}` is not the name of its file; make it `{name}`, or rename the file")
+        servers[name] = server
+    return servers

@@ -1,0 +1,57 @@
+"""The order of a workflow's steps, as rules about earlier steps need it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from libs.language.problems import hint
+from libs.language.shapes import Checked
+
+PRODUCERS = frozenset({"agent", "parallel"})
+"""Kinds of steps that leave an artefact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Top-level steps in reading order over all stages. Of a repeated key the first one counts."""
+
+    steps: tuple[Checked, ...]
+
+    @staticmethod
+    def of(workflow: Checked) -> "Outline":
+        return Outline(tuple(step for stage in workflow.get("stages") or () for step in stage.get("steps") or ()))
+
+    def position(self, key: str) -> int | None:
+        return next((i for i, step in enumerate(self.steps) if step.get("key") == key), None)
+
+    def before(self, position: int, *kinds: str) -> tuple[Checked, ...]:
+        """Steps of these kinds that come before a position, nearest first."""
+        return tuple(step for step in reversed(self.steps[:position]) if step.get("kind") in kinds)
+
+    def objection(self, key: str, position: int, kinds: Iterable[str] = ()) -> str | None:
+        """Why `key` does not name a step before `position` of one of `kinds` (of any, when none are given)."""
+        found = self.position(key)
+        if found is None:
+            return f"no step `{key}`{hint(key, self._keys(position))}"
+        if found >= position:
+            return f"step `{key}` does not come before; name an earlier step{hint('', self._keys(position))}"
+        kind, wanted = self.steps[found].get("kind"), sorted(kinds)
+        if wanted and kind is not None and kind not in wanted:
+            article = "an" if kind[0] in "aeiou" else "a"
+            return f"step `{key}` is {article} {kind} step; name an earlier {' or '.join(wanted)} step"
+        return None
+
+    def decision_for(self, write: Checked, position: int) -> str | None:
+        """The decision that must be `approve` before a write: the one that it names, else the nearest before it."""
+        if named := write.get("requires_decision"):
+            return str(named)
+        nearest = next(iter(self.before(position, "decision")), None)
+        return None if nearest is None else nearest.get("key")
+
+    def _keys(self, position: int) -> list[str]:
+        return [step.get("key") for step in self.steps[:position] if step.get("key")]
+
+
+def offers(decision: Checked, outcome: str) -> bool:
+    """Whether a decision offers an outcome. One that lists none offers all; a list with problems is not judged."""
+    outcomes = decision.get("outcomes")
+    return outcomes is None or outcome in outcomes

@@ -1,0 +1,128 @@
+"""JSON Schemas of agents' outputs: draft 2020-12, an object at the root, nothing fetched from anywhere."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from contracts.base import JsonObject
+from contracts.errors import Malformed
+from libs.canonical import parse
+from libs.language.problems import Problems
+from libs.language.reader import FILE_CHARS_MAX, normalise
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_BYTES_MAX: Final = 4 * FILE_CHARS_MAX
+_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
+_IN_PLACE_ONE: Final = ("not", "if", "then", "else")
+
+
+def read_schema(file: str, text: str, problems: Problems) -> JsonObject | None:
+    """Parse and check a schema. Returns None after noting what is wrong with it."""
+    try:
+        schema = parse(normalise(text).encode("utf-8", "surrogatepass"), what="the schema", bytes_max=_BYTES_MAX)
+    except Malformed as error:
+        problems.add(file, None, "schema", error.message)
+        return None
+    try:
+        found = list(_objections(schema))
+    except RecursionError:
+        found = [("", "references lead too deep; write the schema flatter")]
+    for path, message in found:
+        problems.add(file, None, path or "schema", message)
+    return None if found or not isinstance(schema, dict) else schema
+
+
+def _objections(schema: Any) -> Iterator[tuple[str, str]]:
+    """What is wrong with a schema, as (dotted path, message)."""
+    if not isinstance(schema, dict):
+        yield "", "must be an object"
+        return
+    dialect = schema.get("$schema", DIALECT)
+    if dialect != DIALECT:
+        yield "$schema", f"must be {DIALECT}, or be left out"
+        return
+    try:
+        Draft202012Validator.check_schema(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    except SchemaError as error:
+        yield ".".join(str(part) for part in error.absolute_path), f"not a JSON Schema: {error.message[:300]}"
+        return
+    if schema.get("type") != "object":
+        yield "type", "must be `object`: an agent's output is an object"
+    yield from _references(schema)
+
+
+def _references(root: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """References that leave the file, lead nowhere, or lead back to themselves without a step into the value."""
+    registry: Registry[Any] = Registry().with_resource("", DRAFT202012.create_resource({**root, "$id": ""}))
+    resolver = registry.resolver()
+    targets: dict[int, list[Any]] = {}
+    todo: list[Any] = [root]
+    seen: set[int] = set()
+    while todo:
+        schema = todo.pop()
+        if not isinstance(schema, dict) or id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        if schema is not root and "$id" in schema:
+            yield "$id", "only the root may have an `$id`; use `$defs` and `$anchor`"
+            continue
+        todo.extend(DRAFT202012.subresources_of(schema))
+        for name in ("$ref", "$dynamicRef"):
+            reference = schema.get(name)
+            if reference is None:
+                continue
+            if not reference.startswith("#"):
+                yield name, f"`{reference[:200]}` leaves the file; only references into it (`#/$defs/...`) are followed"
+                continue
+            try:
+                target = root if reference == "#" else resolver.lookup(reference).contents
+            except Unresolvable:
+                yield name, f"`{reference[:200]}` leads nowhere"
+                continue
+            targets.setdefault(id(schema), []).append(target)
+            todo.append(target)
+    if _circles(root, targets):
+        yield "$ref", "a reference leads back to itself without a step into the value, so checking would never end"
+
+
+def _circles(root: dict[str, Any], targets: dict[int, list[Any]]) -> bool:
+    """Whether some schema applies itself to the same value, through references and combinations."""
+    open_: set[int] = set()
+    done: set[int] = set()
+
+    def visit(schema: Any) -> bool:
+        if not isinstance(schema, dict) or id(schema) in done:
+            return False
+        if id(schema) in open_:
+            return True
+        open_.add(id(schema))
+        circles = any(visit(inner) for inner in (*_applied(schema), *targets.get(id(schema), ())))
+        open_.discard(id(schema))
+        done.add(id(schema))
+        return circles
+
+    todo: list[Any] = [root]
+    known: set[int] = set()
+    while todo:
+        schema = todo.pop()
+        if not isinstance(schema, dict) or id(schema) in known:
+            continue
+        known.add(id(schema))
+        if visit(schema):
+            return True
+        todo.extend((*DRAFT202012.subresources_of(schema), *targets.get(id(schema), ())))
+    return False
+
+
+def _applied(schema: dict[str, Any]) -> Iterator[Any]:
+    """The schemas that a schema applies to the very value it is applied to."""
+    for name in _IN_PLACE:
+        yield from schema.get(name, ())
+    for name in _IN_PLACE_ONE:
+        yield schema.get(name)
+    yield from schema.get("dependentSchemas", {}).values()
