@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import asyncpg
+
 from contracts.envelope import Owner as ServiceName
 from libs.bus.port import Bus
 from libs.config import Secrets, Settings
@@ -25,8 +27,14 @@ class Tools:
 
     settings: Settings
     secrets: Secrets
+    pool: asyncpg.Pool
     store: PostgresStore
     bus: Bus
+
+    async def close(self) -> None:
+        """Flush what the store holds back and let the connections go."""
+        await self.store.close()
+        await self.pool.close()
 
 
 class Service:
@@ -65,7 +73,7 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for last in self._on_stop:
             await last()
-        await self._tools.store.close()
+        await self._tools.close()
         _log.info("service stopped", service=self.name)
 
     async def _keep(self, duty: Duty) -> None:

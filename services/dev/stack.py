@@ -1,0 +1,186 @@
+"""The composition root: embedded servers and the seven services in one process, as a laptop runs them."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import asyncpg
+from minutebook.client import Client
+from minutebook.folder import read_folder
+
+from contracts.envelope import Owner as ServiceName
+from contracts.errors import Unavailable
+from libs.bus.declare import declare
+from libs.config import Secrets, Settings
+from libs.postgres.migrate import migrate
+from libs.process import Tools
+from libs.process.tools import open_tools
+from services.api.app import ApiService
+from services.api.app import build as build_api
+from services.api.identity import Identity
+from services.decision.app import build as build_decision
+from services.dev.datadir import DataDir
+from services.dev.embedded_postgres import start_postgres
+from services.dev.http import serve
+from services.dev.nats_server import start_nats
+from services.dev.people import ADMINISTRATOR, seed
+from services.dev.sandbox_mcp import sandbox
+from services.dev.scripted_model import scripted_model
+from services.effects.app import build as build_effects
+from services.ingest.app import build as build_ingest
+from services.planner.app import build as build_planner
+from services.runner.app import build as build_runner
+from services.scheduler.app import build as build_scheduler
+
+DATABASE: Final = "minutebook"
+APP_ROLE: Final = "minutebook_app"
+DEFINITIONS: Final = Path(__file__).parents[2] / "definitions"
+"""The definitions that are shipped with the product."""
+
+PORT_DEFAULT: Final = 8080
+
+
+class Runnable(Protocol):
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+Builder = Callable[[Tools], Runnable]
+
+# Owners first: the door opens last, when all that it asks is there.
+BUILDERS: Final[Mapping[ServiceName, Builder]] = {
+    "planner": build_planner,
+    "decision": build_decision,
+    "runner": build_runner,
+    "effects": build_effects,
+    "ingest": build_ingest,
+    "scheduler": build_scheduler,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to start a stack. `definitions` is synced at every start; `port` 0 takes a free one."""
+
+    data_dir: Path
+    port: int = PORT_DEFAULT
+    reset: bool = False
+    definitions: Path = DEFINITIONS
+
+
+class Stack:
+    """A running stack. Leaving it as a context manager stops everything in reverse order."""
+
+    def __init__(self, options: Options, progress: Callable[[str], None]) -> None:
+        self._options = options
+        self._progress = progress
+        self._exit = AsyncExitStack()
+        self.tokens: dict[str, str] = {}
+        self.api_url = ""
+        self.sandbox_calls = Path()
+        self.owner_dsn = ""
+        self.webhook_secret = ""
+        self.ends: list[Callable[[], asyncio.Future[str] | asyncio.Task[str]]] = []
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._exit.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._exit.aclose()
+
+    def client(self, user: str = ADMINISTRATOR) -> Client:
+        """A client of the API that acts as a seeded user."""
+        return Client(self.api_url, self.tokens[user])
+
+    async def _start(self) -> None:
+        data = DataDir.open(self._options.data_dir, reset=self._options.reset)
+        self._exit.callback(data.close)
+        settings, secrets = await self._servers(data)
+        api = await self._services(settings, secrets, data)
+        self.api_url = api.url
+        self._progress("syncing definitions")
+        async with self.client() as client:
+            await client.sync(read_folder(self._options.definitions))
+        data.write_state(
+            {
+                "api_url": self.api_url,
+                "tokens": self.tokens,
+                "nats_url": settings.nats_url,
+                "postgres_dsn": self.owner_dsn,
+                "sandbox_calls": str(self.sandbox_calls),
+                "scripted_model_url": settings.anthropic_base_url,
+                "webhook_secrets": {"jira": self.webhook_secret},
+            }
+        )
+        self._exit.callback(data.clear_state)
+
+    async def _servers(self, data: DataDir) -> tuple[Settings, Secrets]:
+        """Start everything that the services need from outside."""
+        self._progress("starting PostgreSQL")
+        postgres = await start_postgres(data.path, reset=self._options.reset)
+        self._exit.push_async_callback(postgres.stop)
+        await _create_database(postgres.dsn(database="postgres"))
+        self.owner_dsn = postgres.dsn(database=DATABASE)
+        await migrate(self.owner_dsn)
+        self._progress("starting nats-server")
+        nats = await start_nats(data.path, token=data.secret("nats"))
+        self._exit.push_async_callback(nats.stop)
+        await declare(nats.url)
+
+        self.sandbox_calls = data.path / "sandbox-calls.jsonl"
+        target = await serve(sandbox(self.sandbox_calls, token=data.secret("sandbox")).app)
+        self._exit.push_async_callback(target.stop)
+        model = await serve(scripted_model(self._options.definitions))
+        self._exit.push_async_callback(model.stop)
+
+        self.webhook_secret = data.secret("jira webhook")
+        secrets = Secrets(
+            overrides={
+                "jira_webhook_secret": self.webhook_secret,
+                "github_mcp_url": f"{target.url}/mcp",
+                "github_mcp_token": data.secret("sandbox"),
+                "anthropic_api_key": "scripted",
+            }
+        )
+        settings = Settings(
+            postgres_dsn=postgres.dsn(user=APP_ROLE, database=DATABASE),
+            nats_url=nats.url,
+            http_port=self._options.port,
+            anthropic_base_url=model.url,
+        )
+        return settings, secrets
+
+    async def _services(self, settings: Settings, secrets: Secrets, data: DataDir) -> ApiService:
+        self._progress("starting the seven services")
+        for name, build in BUILDERS.items():
+            service = build(await open_tools(name, settings, secrets))
+            self._exit.push_async_callback(service.stop)
+            await service.start()
+        tools = await open_tools("api", settings, secrets)
+        api = build_api(tools)
+        self._exit.push_async_callback(api.stop)
+        await api.start()
+        self.tokens = await seed(Identity(tools.store, tools.bus), data)
+        return api
+
+
+async def _create_database(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        if not await connection.fetchval("select 1 from pg_database where datname = $1", DATABASE):
+            await connection.execute(f'create database "{DATABASE}"')
+    except asyncpg.PostgresError as error:
+        raise Unavailable("dev.no_database", f"database {DATABASE} cannot be created: {error}") from error
+    finally:
+        await connection.close()
