@@ -67,10 +67,11 @@ class Start(Frozen):
 
 
 class Succeed(Frozen):
-    """The result of a claim, `output` stored as a blob before."""
+    """The result of a claim. `content` is the output's canonical JSON, stored in the same statement."""
 
     claim: UUID
     output: BlobRef
+    content: bytes
     usage: Usage = NO_USAGE
     cost_microdollars: Microdollars = 0
     model: str | None = None
@@ -156,7 +157,8 @@ def _succeed(command: Succeed, state: State, now: datetime) -> Decided:
             cost_microdollars=command.cost_microdollars,
             model=command.model,
             turns=command.turns,
-        )
+        ),
+        blobs={command.output.digest: command.content},
     )
 
 

@@ -63,7 +63,7 @@ FAILED = AttemptFailed(
 CANCELLED = AttemptCancelled(at=NOW, reason="no longer needed")
 
 START = Start(claim=CLAIM, runner="r1")
-SUCCEED = Succeed(claim=CLAIM, output=OUTPUT, usage=USAGE, cost_microdollars=7, model="m", turns=1)
+SUCCEED = Succeed(claim=CLAIM, output=OUTPUT, content=b"{}", usage=USAGE, cost_microdollars=7, model="m", turns=1)
 FAIL = Fail(claim=CLAIM, failure_class="timeout", message="late", usage=USAGE, cost_microdollars=7, model="m", turns=1)
 LOSE = LoseLease(attempt_id=ATTEMPT_ID, claim=CLAIM, lost_max=3)
 CANCEL = Cancel(reason="no longer needed")
@@ -133,6 +133,10 @@ def test_what_is_refused(given: Sequence[Event], command: Command, code: str, st
         when(given, command)
 
     assert (refused.value.code, refused.value.status) == (code, status)
+
+
+def test_a_result_brings_its_content_along() -> None:
+    assert when([QUEUED, STARTED], SUCCEED).blobs == {OUTPUT.digest: b"{}"}
 
 
 def test_an_attempt_whose_lease_was_lost_is_ready_again_on_its_own_queue() -> None:

@@ -1,0 +1,50 @@
+"""Wiring of the runner."""
+
+import os
+import socket
+
+from contracts.subjects import DURABLES
+from libs.domain import attempt
+from libs.owner import Owner, Publisher
+from libs.process import Service, Tools, envelope_handler, wake_handler
+from services.runner.duties import Keeper, RunsEnded, Wakes
+from services.runner.executors import AnthropicExecutor, EchoExecutor, Executor
+from services.runner.leases import PostgresLeases
+from services.runner.worker import Worker
+
+
+class Runner(Service):
+    """A service that drains before its bus closes: what it finishes meanwhile is published like everything else."""
+
+    def __init__(self, tools: Tools, worker: Worker, keeper: Keeper) -> None:
+        super().__init__("runner", tools, duties=(worker.claiming, keeper.keeping))
+        self._worker = worker
+
+    async def stop(self) -> None:
+        await self._worker.drain()
+        await super().stop()
+
+
+def build(tools: Tools) -> Service:
+    """Build the runner on its own connections."""
+    owner: Owner[attempt.State, attempt.Command] = Owner(
+        attempt.CATEGORY, attempt.decide, store=tools.store, publisher=Publisher(tools.bus, tools.store)
+    )
+    executors: tuple[Executor, ...] = (AnthropicExecutor(tools.settings, tools.secrets), EchoExecutor())
+    worker = Worker(
+        runner=f"{socket.gethostname()}:{os.getpid()}",
+        store=tools.store,
+        bus=tools.bus,
+        owner=owner,
+        executors={executor.name: executor for executor in executors},
+        settings=tools.settings,
+    )
+    leases = PostgresLeases(tools.store.pool)
+    wakes = Wakes(owner, tools.store, leases, tools.settings)
+    ended = RunsEnded(owner, tools.store, worker.hand)
+
+    durables = {durable.name: durable for durable in DURABLES}
+    tools.bus.subscribe(durables["runner-work"], worker.on_bell)
+    tools.bus.subscribe(durables["runner-history"], envelope_handler(ended.on_facts))
+    tools.bus.subscribe(durables["runner-wake"], wake_handler(wakes.on_wake))
+    return Runner(tools, worker, Keeper(worker.hand, tools.store, leases, tools.settings))

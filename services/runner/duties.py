@@ -1,0 +1,176 @@
+"""What a runner does beside executing: keeps its leases, ends those of others, and stops work whose run has ended."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from contracts.envelope import Address
+from contracts.errors import MinutebookError, Unavailable
+from contracts.events.run import RunStepQueued
+from libs.config import Settings
+from libs.domain import attempt
+from libs.eventstore.port import Loaded
+from libs.owner import Item, Owner
+from libs.process import actor
+from libs.telemetry.logs import get_logger
+from services.runner.hand import Hand
+from services.runner.leases import Lease, Leases
+from services.runner.worker import Store
+
+LOOK_SECONDS: Final = 3.0
+"""How often a runner looks whether its claims still stand. A cancel that another replica heard reaches it so."""
+
+Failures = Mapping[UUID, MinutebookError]
+
+_log = get_logger("runner.duties")
+
+
+class Keeper:
+    """Renews what is in hand, all in one statement, and stops what is no longer held."""
+
+    def __init__(self, hand: Hand, store: Store, leases: Leases, settings: Settings) -> None:
+        self._hand = hand
+        self._store = store
+        self._leases = leases
+        self._lease = timedelta(seconds=settings.runner_lease_seconds)
+        self._renew_seconds = settings.runner_renew_seconds
+
+    async def keeping(self) -> None:
+        """Look at every claim in hand for ever, and renew when it is time."""
+        renewed = time.monotonic()
+        while True:
+            await asyncio.sleep(min(LOOK_SECONDS, self._renew_seconds))
+            claims = self._hand.claims()
+            if not claims:
+                continue
+            try:
+                if time.monotonic() - renewed >= self._renew_seconds:
+                    held = await self._store.renew(claims, lease=self._lease)
+                    renewed = time.monotonic()
+                else:
+                    held = await self._leases.standing(claims)
+            except Unavailable as error:
+                _log.warning("cannot look at leases", claims=len(claims), code=error.code)
+                continue
+            for attempt_id, claim in claims:
+                if attempt_id not in held:
+                    self._hand.abandon(attempt_id, claim, why="its claim is not the current one any more")
+
+
+class Wakes:
+    """Woken attempts: a lease that has ended makes its attempt ready again, or fails it."""
+
+    def __init__(
+        self,
+        owner: Owner[attempt.State, attempt.Command],
+        store: Store,
+        leases: Leases,
+        settings: Settings,
+    ) -> None:
+        self._owner = owner
+        self._store = store
+        self._leases = leases
+        self._lost_max = settings.leases_lost_max
+
+    async def on_wake(self, category: str, stream_ids: Sequence[UUID]) -> Failures:
+        """End the leases whose time has passed; a wake that came early or for nothing is moved."""
+        if category != attempt.CATEGORY.name:
+            return {}
+        moves: list[tuple[UUID, int, datetime | None]] = []
+        lost: list[Item[attempt.Command]] = []
+        leases = await self._leases.of(stream_ids)
+        started = await self._started([lease.attempt_id for lease in leases if _unheld(lease)])
+        for lease in leases:
+            if _unheld(lease):
+                lost.append(self._lose(lease.attempt_id, started[lease.attempt_id], gate=None))
+            elif lease.claim is not None and lease.ended:
+                lost.append(self._lose(lease.attempt_id, lease.claim, gate=lease.claim))
+            else:
+                moves.append((lease.attempt_id, lease.version, lease.until if lease.claim else None))
+        if moves:
+            await self._store.move_wakes(attempt.CATEGORY.name, moves)
+        results = await self._owner.handle(lost)
+        return {
+            item.stream_id: result
+            for item, result in zip(lost, results, strict=True)
+            if isinstance(result, MinutebookError)
+        }
+
+    async def _started(self, attempt_ids: Sequence[UUID]) -> Mapping[UUID, UUID]:
+        """The claims that started these attempts, as their streams have them."""
+        if not attempt_ids:
+            return {}
+        load = await self._store.load(attempt.CATEGORY.name, dict.fromkeys(attempt_ids, 0))
+        claims = {}
+        for attempt_id, loaded in load.streams.items():
+            claims[attempt_id] = attempt.CATEGORY.fold(tuple(recorded.event for recorded in loaded.events)).claim
+        return {attempt_id: claim for attempt_id, claim in claims.items() if claim is not None}
+
+    def _lose(self, attempt_id: UUID, claim: UUID, *, gate: UUID | None) -> Item[attempt.Command]:
+        return Item(
+            stream_id=attempt_id,
+            command=attempt.LoseLease(attempt_id=attempt_id, claim=claim, lost_max=self._lost_max),
+            actor=actor("runner"),
+            causation=claim,
+            claim=gate,
+            release=True,
+        )
+
+
+def _unheld(lease: Lease) -> bool:
+    """Whether a running attempt's head knows no claim: heads that were rebuilt from the history have lost theirs."""
+    return lease.claim is None and lease.state == "running"
+
+
+class RunsEnded:
+    """Cancels the open attempts of runs that were cancelled or failed."""
+
+    def __init__(self, owner: Owner[attempt.State, attempt.Command], store: Store, hand: Hand) -> None:
+        self._owner = owner
+        self._store = store
+        self._hand = hand
+
+    async def on_facts(self, type_: str, addresses: Sequence[Address]) -> Failures:
+        """Record the cancels, and stop those attempts that this runner carries out.
+
+        Only attempts that were queued before the run's end are meant: a message may come late, after a retry.
+        """
+        ended = {address.stream_id: address for address in addresses}
+        load = await self._store.load("run", dict.fromkeys(ended, 0))
+        items: list[Item[attempt.Command]] = []
+        runs: defaultdict[UUID, list[int]] = defaultdict(list)
+        for run_id, address in ended.items():
+            for attempt_id in _queued_before(load.streams[run_id], address.version):
+                runs[run_id].append(len(items))
+                items.append(
+                    Item(
+                        stream_id=attempt_id,
+                        command=attempt.Cancel(reason=type_.replace("run.", "run ")),
+                        actor=actor("runner"),
+                        causation=run_id,
+                        traceparent=address.traceparent,
+                        release=True,
+                    )
+                )
+        results = await self._owner.handle(items)
+        failures: dict[UUID, MinutebookError] = {}
+        for run_id, indexes in runs.items():
+            for index in indexes:
+                result = results[index]
+                if isinstance(result, MinutebookError):
+                    failures[run_id] = result
+                elif result.state.status == "cancelled":
+                    self._hand.abandon(result.stream_id, None, why=type_)
+        return failures
+
+
+def _queued_before(run: Loaded, version: int) -> list[UUID]:
+    return [
+        recorded.event.attempt_id
+        for recorded in run.events
+        if recorded.version < version and isinstance(recorded.event, RunStepQueued)
+    ]
