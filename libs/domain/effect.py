@@ -59,9 +59,13 @@ class State:
 
 
 class Begin(Frozen):
-    """Announce one call, before it is made. Holds only while the run is active."""
+    """Announce one call, before it is made. Holds only while the run is active.
+
+    `arm` is what the run last asked for; it may be ahead of a declared effect that no call was announced for.
+    """
 
     claim: UUID
+    arm: int = 0
 
 
 class Finish(Frozen):
@@ -74,9 +78,9 @@ class Finish(Frozen):
 
 
 class Fail(Frozen):
-    """Surely not written. Without a claim: refused before any call was announced."""
+    """Surely not written. `blobs` hold the response by digest."""
 
-    claim: UUID | None
+    claim: UUID
     failure_class: FailureClass
     message: str
     response: BlobRef | None = None
@@ -126,7 +130,7 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
         case Begin():
             if state.status != "declared":
                 return NOTHING
-            pending = EffectPending(at=now, claim=command.claim, arm=state.arm)
+            pending = EffectPending(at=now, claim=command.claim, arm=max(state.arm, command.arm))
             return facts(pending, guards=(Guard("run", state.run_id, lifecycle.RUN_ACTIVE),))
         case Finish() | Fail() | Doubt():
             return _report(command, state, now)
@@ -148,8 +152,6 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
 
 def _report(command: Finish | Fail | Doubt, state: State, now: datetime) -> Decided:
     """What became of a call. Knowledge that comes after the doubt settles it, from the same call alone."""
-    if isinstance(command, Fail) and command.claim is None:
-        return _fail(command, now) if state.status == "declared" else NOTHING
     if command.claim != state.claim:
         raise Rejected("effect.claim_lost", "this call is not the current one of its effect", status=409)
     if state.status not in {"pending", "in_doubt"}:
@@ -159,24 +161,20 @@ def _report(command: Finish | Fail | Doubt, state: State, now: datetime) -> Deci
             done = EffectSucceeded(at=now, claim=command.claim, reference=command.reference, response=command.response)
             return facts(done, blobs=command.blobs)
         case Fail():
-            return _fail(command, now)
+            failed = EffectFailed(
+                at=now,
+                claim=command.claim,
+                failure_class=command.failure_class,
+                message=command.message,
+                response=command.response,
+            )
+            return facts(failed, blobs=command.blobs)
         case Doubt():
             if state.status == "in_doubt":
                 return NOTHING
             return facts(EffectInDoubt(at=now, claim=command.claim, reason=command.reason))
         case _:
             assert_never(command)
-
-
-def _fail(command: Fail, now: datetime) -> Decided:
-    failed = EffectFailed(
-        at=now,
-        claim=command.claim,
-        failure_class=command.failure_class,
-        message=command.message,
-        response=command.response,
-    )
-    return facts(failed, blobs=command.blobs)
 
 
 def evolve(state: State, event: Event) -> State:

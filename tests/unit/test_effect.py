@@ -113,12 +113,9 @@ def test_another_call_may_not_report(command: Command) -> None:
         assert (caught.value.status, caught.value.code) == (409, "effect.claim_lost")
 
 
-def test_a_refusal_before_any_call_needs_no_claim() -> None:
-    refusal = Fail(claim=None, failure_class="missing_data", message="the owner was deactivated")
-    (event,) = decide(refusal, given(DECLARED), NOW).events
-    assert isinstance(event, EffectFailed)
-    assert event.claim is None
-    assert decide(refusal, given(DECLARED, PENDING), NOW) == NOTHING
+def test_the_arm_that_the_run_asks_for_counts_when_no_call_was_announced() -> None:
+    (event,) = decide(Begin(claim=CLAIM, arm=2), given(DECLARED), NOW).events
+    assert event == EffectPending(at=NOW, claim=CLAIM, arm=2)
 
 
 def test_a_sent_call_without_an_answer_is_in_doubt_once() -> None:
@@ -179,7 +176,6 @@ def test_wakes_watch_what_a_lost_message_or_process_would_leave() -> None:
     [
         ((DECLARED,), Begin(claim=CLAIM)),
         ((DECLARED,), Cancel(reason="over")),
-        ((DECLARED,), Fail(claim=None, failure_class="missing_data", message="gone")),
         ((DECLARED, PENDING), FINISH),
         ((DECLARED, PENDING), FAIL),
         ((DECLARED, PENDING), Doubt(claim=CLAIM, reason="no answer")),

@@ -1,0 +1,98 @@
+"""What the effects service does with facts and with wakes."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from contracts.envelope import Address
+from contracts.errors import MinutebookError
+from contracts.events.run import RunStepWriting
+from libs.domain.effect import Command, Expire, Look, Rearm, State
+from libs.eventstore.port import EventStore
+from libs.owner import Item, Owner
+from libs.process import actor
+from services.effects.ledger import Ledger, fold
+from services.effects.queries import Queries
+
+_ACTOR = actor("effects")
+_Failures = Mapping[UUID, MinutebookError]
+
+
+class Handlers:
+    """Plain functions over the ledger and the owner of the category."""
+
+    def __init__(self, owner: Owner[State, Command], store: EventStore, queries: Queries, ledger: Ledger) -> None:
+        self._owner = owner
+        self._store = store
+        self._queries = queries
+        self._ledger = ledger
+
+    async def on_facts(self, type_: str, addresses: Sequence[Address]) -> _Failures:
+        """Begin what was declared, armed again or released; cancel what its run gave up. Failures by stream or run."""
+        run_ids = {address.stream_id for address in addresses}
+        match type_:
+            case "effect.declared":
+                return await self._ledger.begin(dict.fromkeys(run_ids, 0))
+            case "run.step_writing":
+                return await self._rearm(addresses)
+            case "run.resumed":
+                declared = await self._queries.declared_of(run_ids)
+                return _by_run(await self._ledger.begin(dict.fromkeys(declared, 0)), declared)
+            case "run.cancelled":
+                declared = await self._queries.declared_of(run_ids)
+                return _by_run(await self._ledger.cancel(dict.fromkeys(declared, "cancelled")), declared)
+            case _:
+                # A failed run may be tried again: its declared effect stays, and the guard keeps it from being called.
+                return {}
+
+    async def on_wake(self, _category: str, effect_ids: Sequence[UUID]) -> _Failures:
+        """A message was lost, or a process: begin what is declared, doubt what nobody reports any more."""
+        load = await self._store.load("effect", dict.fromkeys(effect_ids, 0))
+        declared: dict[UUID, int] = {}
+        items: list[Item[Command]] = []
+        for effect_id, stream in load.streams.items():
+            state = fold(stream)
+            if state.status == "declared":
+                declared[effect_id] = 0
+            elif state.status == "pending" and not self._ledger.calling(effect_id):
+                items.append(self._item(effect_id, Expire(), effect_id))
+            else:
+                items.append(self._item(effect_id, Look(), effect_id))
+        return {**await self._ledger.begin(declared), **await self._handle(items)}
+
+    async def _rearm(self, addresses: Sequence[Address]) -> _Failures:
+        """Steps that write: those with an arm were tried before. The first time the effect's own birth begins it."""
+        versions: defaultdict[UUID, set[int]] = defaultdict(set)
+        for address in addresses:
+            versions[address.stream_id].add(address.version)
+        load = await self._store.load("run", {run_id: min(found) - 1 for run_id, found in versions.items()})
+        arms: dict[UUID, int] = {}
+        run_of: dict[UUID, UUID] = {}
+        for run_id, stream in load.streams.items():
+            for recorded in stream.events:
+                event = recorded.event
+                if isinstance(event, RunStepWriting) and recorded.version in versions[run_id] and event.arm > 0:
+                    arms[event.effect_id] = max(event.arm, arms.get(event.effect_id, 0))
+                    run_of[event.effect_id] = run_id
+        failures = await self._handle(
+            [self._item(effect_id, Rearm(arm=arm), run_of[effect_id]) for effect_id, arm in arms.items()]
+        )
+        ready = {effect_id: arm for effect_id, arm in arms.items() if effect_id not in failures}
+        return _by_run({**failures, **await self._ledger.begin(ready)}, run_of)
+
+    async def _handle(self, items: Sequence[Item[Command]]) -> dict[UUID, MinutebookError]:
+        results = await self._owner.handle(items)
+        return {
+            item.stream_id: result
+            for item, result in zip(items, results, strict=True)
+            if isinstance(result, MinutebookError)
+        }
+
+    @staticmethod
+    def _item(effect_id: UUID, command: Command, causation: UUID) -> Item[Command]:
+        return Item(stream_id=effect_id, command=command, actor=_ACTOR, causation=causation)
+
+
+def _by_run(failures: _Failures, run_of: Mapping[UUID, UUID]) -> _Failures:
+    """Failures of effects as those of the runs whose facts brought them up."""
+    return {run_of[effect_id]: error for effect_id, error in failures.items() if effect_id in run_of}

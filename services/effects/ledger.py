@@ -1,0 +1,249 @@
+"""The ledger: announce a call in the history, make it, report it. Never the second before the first."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from uuid import UUID, uuid4
+
+from contracts.errors import MinutebookError, Unavailable
+from libs.domain import lifecycle
+from libs.domain.effect import CATEGORY, Begin, Cancel, Command, Doubt, Fail, State
+from libs.eventstore.port import EventStore, Loaded
+from libs.faultpoints import faultpoint
+from libs.mcp import call_tool
+from libs.owner import Item, Owner
+from libs.process import actor
+from libs.telemetry.logs import get_logger
+from libs.telemetry.tracing import span
+from services.effects.connectors import Connectors, Refusal, verdict
+from services.effects.queries import Queries
+from services.effects.reports import Reports
+
+CALLS_MAX: Final = 64
+"""Calls under way at a time in one process."""
+
+WAITING_MAX: Final = 10_000
+"""Effects that wait here for a free call. Those beyond it come back by their wake."""
+
+_ACTOR = actor("effects")
+_RUN_OVER: Final = lifecycle.terminal(lifecycle.RUN)
+
+_log = get_logger("effects.ledger")
+
+
+@dataclass(slots=True)
+class _Current:
+    """A call that this process announced. `sent` before the first byte may leave."""
+
+    effect_id: UUID
+    claim: UUID
+    tenant_group: UUID
+    traceparent: str | None
+    announced_at: float
+    sent: bool = False
+
+
+class Ledger:
+    """Keeps at most `CALLS_MAX` calls under way, each announced before it is made."""
+
+    def __init__(
+        self,
+        *,
+        owner: Owner[State, Command],
+        store: EventStore,
+        connectors: Connectors,
+        queries: Queries,
+        start_within: timedelta,
+    ) -> None:
+        self._owner = owner
+        self._store = store
+        self._connectors = connectors
+        self._queries = queries
+        self._start_seconds = start_within.total_seconds()
+        self._reports = Reports(owner)
+        self._waiting: dict[UUID, int] = {}
+        self._calls: dict[UUID, _Current] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+        self._draining = False
+
+    def calling(self, effect_id: UUID) -> bool:
+        """Whether a call of this process is under way or not yet reported."""
+        return effect_id in self._calls
+
+    async def begin(self, wanted: Mapping[UUID, int]) -> dict[UUID, MinutebookError]:
+        """Begin effects (id → the arm that the run asked for), as many as there are free calls; the others wait here.
+
+        Returns once those calls are announced, not when they are made. Failures are by effect.
+        """
+        for effect_id, arm in wanted.items():
+            if effect_id not in self._calls and (effect_id in self._waiting or len(self._waiting) < WAITING_MAX):
+                self._waiting[effect_id] = max(arm, self._waiting.get(effect_id, 0))
+        return await self._fill()
+
+    async def drain(self, within: timedelta) -> None:
+        """Begin nothing more and let the calls under way end; what has not ended then is in doubt, and says so."""
+        self._draining = True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within.total_seconds())
+        left = list(self._calls.values())
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        reason = "the service stopped before the call was answered"
+        results = await self._owner.handle(
+            [self._item(call.effect_id, _interrupted(call, reason), call.traceparent) for call in left]
+        )
+        for call, result in zip(left, results, strict=True):
+            if isinstance(result, MinutebookError):
+                _log.warning("call left unreported", effect_id=str(call.effect_id), code=result.code)
+
+    async def _fill(self) -> dict[UUID, MinutebookError]:
+        failures: dict[UUID, MinutebookError] = {}
+        async with self._turn:
+            while self._waiting and not self._draining and (free := CALLS_MAX - len(self._calls)) > 0:
+                chosen = {effect_id: self._waiting.pop(effect_id) for effect_id in list(self._waiting)[:free]}
+                failures.update(await self._announce(chosen))
+        return failures
+
+    async def _announce(self, chosen: Mapping[UUID, int]) -> dict[UUID, MinutebookError]:
+        """Commit `pending` for those that are still declared, then start their calls."""
+        try:
+            load = await self._store.load("effect", dict.fromkeys(chosen, 0))
+        except Unavailable as error:
+            return dict.fromkeys(chosen, error)
+        calls = [
+            _Current(
+                effect_id=effect_id,
+                claim=uuid4(),
+                tenant_group=stream.tenant_group,
+                traceparent=stream.events[0].metadata.traceparent,
+                announced_at=time.monotonic(),  # before the commit: the call starts too early rather than too late
+            )
+            for effect_id, stream in load.streams.items()
+            if stream.tenant_group is not None and fold(stream).status == "declared"
+        ]
+        results = await self._owner.handle(
+            [
+                self._item(
+                    call.effect_id, Begin(claim=call.claim, arm=chosen[call.effect_id]), call.traceparent, call.claim
+                )
+                for call in calls
+            ]
+        )
+        faultpoint("effect.pending")
+        failures: dict[UUID, MinutebookError] = {}
+        refused: list[UUID] = []
+        for call, result in zip(calls, results, strict=True):
+            if not isinstance(result, MinutebookError):
+                if result.state.status == "pending" and result.state.claim == call.claim:
+                    self._start(call, self._call(call, result.state))
+            elif result.code == "append.guarded":
+                refused.append(call.effect_id)
+            else:
+                failures[call.effect_id] = result
+                if isinstance(result, Unavailable):
+                    # The announcement may stand all the same. Then it ends as not sent; else the report is refused.
+                    message = "the announcement was not confirmed, so no call was made"
+                    self._start(call, _known(_not_sent(call, message)))
+        if refused:
+            failures.update(await self._stand_back(refused))
+        return failures
+
+    async def _stand_back(self, effect_ids: Sequence[UUID]) -> dict[UUID, MinutebookError]:
+        """The run does not allow a write now. Over: cancelled for good. Suspended or failed: wait for it, unwatched."""
+        try:
+            held = await self._queries.runs_of(effect_ids)
+            parked = [
+                (effect_id, effect.version, None)
+                for effect_id, effect in held.items()
+                if effect.run_state not in lifecycle.RUN_ACTIVE | _RUN_OVER
+            ]
+            if parked:
+                await self._store.move_wakes("effect", parked)
+        except Unavailable as error:
+            return dict.fromkeys(effect_ids, error)
+        over = {effect_id: effect.run_state for effect_id, effect in held.items() if effect.run_state in _RUN_OVER}
+        return await self.cancel(over)
+
+    async def cancel(self, over: Mapping[UUID, str]) -> dict[UUID, MinutebookError]:
+        """Cancel what is still declared; effect → how its run ended."""
+        results = await self._owner.handle(
+            [self._item(effect_id, Cancel(reason=f"the run was {state}")) for effect_id, state in over.items()]
+        )
+        return {i: result for i, result in zip(over, results, strict=True) if isinstance(result, MinutebookError)}
+
+    def _start(self, call: _Current, outcome: Coroutine[None, None, Command]) -> None:
+        self._calls[call.effect_id] = call
+        task = asyncio.create_task(self._carry_out(call, outcome), name=f"effect {call.effect_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry_out(self, call: _Current, outcome: Coroutine[None, None, Command]) -> None:
+        """Make a call, report it, and let the next one that waits take its place."""
+        try:
+            await self._reports.record(call.effect_id, await outcome, traceparent=call.traceparent)
+        finally:
+            del self._calls[call.effect_id]
+        for effect_id, error in (await self._fill()).items():
+            _log.warning("effect not begun", effect_id=str(effect_id), code=error.code)
+
+    async def _call(self, call: _Current, effect: State) -> Command:
+        try:
+            with span("effect.call", traceparent=call.traceparent, attributes={"effect.tool": effect.tool}):
+                return await self._make(call, effect)
+        except Exception as error:
+            _log.exception("call failed in our own code", effect_id=str(call.effect_id))
+            return _interrupted(call, f"{type(error).__name__} while calling; see the log")
+
+    async def _make(self, call: _Current, effect: State) -> Command:
+        resolved = await self._connectors.resolve(call.tenant_group, effect)
+        if isinstance(resolved, Refusal):
+            return Fail(claim=call.claim, failure_class=resolved.failure_class, message=resolved.message)
+        if time.monotonic() - call.announced_at > self._start_seconds:
+            # This process may have been frozen, and somebody may have settled the effect meanwhile.
+            return _not_sent(call, "not started in time")
+        call.sent = True
+        outcome = await call_tool(
+            url=resolved.url,
+            token=resolved.token,
+            tool=resolved.tool.name,
+            arguments=resolved.arguments,
+            meta=resolved.meta,
+            timeout=resolved.timeout,
+        )
+        faultpoint("effect.called")
+        return verdict(outcome, call=resolved, claim=call.claim)
+
+    @staticmethod
+    def _item(
+        effect_id: UUID, command: Command, traceparent: str | None = None, set_claim: UUID | None = None
+    ) -> Item[Command]:
+        return Item(
+            stream_id=effect_id,
+            command=command,
+            actor=_ACTOR,
+            causation=effect_id,
+            traceparent=traceparent,
+            set_claim=set_claim,
+        )
+
+
+def fold(stream: Loaded) -> State:
+    """The effect that a loaded stream adds up to."""
+    return CATEGORY.fold(tuple(recorded.event for recorded in stream.events))
+
+
+async def _known(command: Command) -> Command:
+    return command
+
+
+def _not_sent(call: _Current, message: str) -> Fail:
+    return Fail(claim=call.claim, failure_class="connector_unavailable", message=message)
+
+
+def _interrupted(call: _Current, reason: str) -> Fail | Doubt:
+    return Doubt(claim=call.claim, reason=reason) if call.sent else _not_sent(call, reason)
