@@ -15,7 +15,7 @@ def build(tools: Tools) -> Service:
     """Connect the handlers to the asks and durables of the service; nothing runs before `start`."""
     store, bus = tools.store, tools.bus
     owner = Owner(CATEGORY, decide, store=store, publisher=Publisher(bus, store), prepare=Revisions(store).check)
-    handlers = Handlers(owner, Queries(store.pool))
+    handlers = Handlers(owner, Queries(tools.pool))
     durables = {durable.name: durable for durable in DURABLES}
     answer(bus, store, AnswerDecision, handlers.answer)
     bus.subscribe(durables["decision-history"], envelope_handler(handlers.on_facts))

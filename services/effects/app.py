@@ -16,7 +16,7 @@ def build(tools: Tools) -> Service:
     """Connect the handlers to the durables of the service; nothing runs before `start`."""
     store, bus, settings = tools.store, tools.bus, tools.settings
     owner = Owner(CATEGORY, decide, store=store, publisher=Publisher(bus, store))
-    queries = Queries(store.pool)
+    queries = Queries(tools.pool)
     ledger = Ledger(
         owner=owner,
         store=store,

@@ -1,0 +1,50 @@
+"""Wiring of the scheduler."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from uuid import uuid4
+
+from contracts.errors import Unavailable
+from libs.process import Duty, Service, Tools
+from libs.telemetry.logs import get_logger
+from services.scheduler.deliveries import Deliveries
+from services.scheduler.lease import Lease
+from services.scheduler.sweep import Sweep
+from services.scheduler.wakes import Wakes
+
+_log = get_logger("scheduler")
+
+
+def build(tools: Tools) -> Service:
+    """One duty per thing that only a clock can notice, all under one lease; nothing runs before `start`."""
+    store, bus, settings = tools.store, tools.bus, tools.settings
+    age = timedelta(seconds=settings.outbox_age_seconds)
+    tick = timedelta(seconds=settings.scheduler_tick_seconds)
+    lease = Lease(store, uuid4(), length=timedelta(seconds=settings.scheduler_lease_seconds))
+    duties = [
+        _every(tick, lease, "wakes", Wakes(store, bus).send),
+        _every(tick, lease, "sweep", Sweep(store, bus, age=age).publish),
+        _every(tick, lease, "deliveries", Deliveries(store, bus, age=age).send),
+    ]
+    return Service("scheduler", tools, duties, on_stop=[lease.release])
+
+
+def _every(tick: timedelta, lease: Lease, name: str, work: Callable[[], Awaitable[None]]) -> Duty:
+    """A duty that works once per tick while this process leads. A tick that fails is the next one's to make good."""
+
+    async def duty() -> None:
+        failed = False
+        while True:
+            try:
+                if await lease.held():
+                    await work()
+                failed = False
+            except Unavailable as error:
+                if not failed:
+                    _log.warning("duty waits", duty=name, code=error.code)
+                failed = True
+            await asyncio.sleep(tick.total_seconds())
+
+    duty.__name__ = name
+    return duty
