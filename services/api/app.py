@@ -1,0 +1,40 @@
+"""Wiring of the api."""
+
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from libs.process import Tools
+from services.api import openapi, problems
+from services.api.auth import Authenticator
+from services.api.door import Door
+from services.api.edge import Edge
+from services.api.queries import Queries
+from services.api.routes import ROUTERS, TAGS
+from services.api.server import ApiService
+from services.api.views import Views
+
+
+def build(tools: Tools) -> ApiService:
+    """Build the api on its own connections."""
+    door = Door(
+        tools=tools,
+        auth=Authenticator(tools.store),
+        queries=Queries(tools.store.pool),
+        views=Views(tools.store),
+    )
+    app = FastAPI(
+        title="Minutebook",
+        version=version("minutebook"),
+        description=openapi.DESCRIPTION,
+        openapi_tags=TAGS,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.door = door
+    app.add_middleware(Edge)
+    problems.install(app)
+    openapi.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    return ApiService(tools, app)

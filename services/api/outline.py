@@ -1,0 +1,145 @@
+"""A definition as people read it, and where a run stands on it."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from contracts.base import Principal
+from contracts.events import attempt as a
+from libs.domain import attempt, run
+from libs.eventstore.port import Recorded
+from libs.language.model import (
+    AgentStep,
+    Bundle,
+    DecisionStep,
+    Definition,
+    EventTrigger,
+    ManualTrigger,
+    ParallelStep,
+    Step,
+    Trigger,
+    WriteStep,
+)
+from minutebook.models import (
+    AttemptView,
+    DefinitionStage,
+    DefinitionStep,
+    DefinitionSummary,
+    DefinitionTrigger,
+    DefinitionView,
+    StepView,
+)
+
+
+def definition_view(summary: DefinitionSummary, value: Definition, caller: Principal) -> DefinitionView:
+    """A workflow for people and forms."""
+    return DefinitionView(
+        **summary.model_dump(),
+        description=value.description,
+        domain=value.domain,
+        required_context=value.required_context,
+        run_as=value.run_as,
+        triggers=tuple(_trigger(trigger) for trigger in value.triggers),
+        stages=tuple(
+            DefinitionStage(key=stage.key, name=stage.name, steps=tuple(_declared(step) for step in stage.steps))
+            for stage in value.stages
+        ),
+        may_start=value.enabled and _may_start(value, caller),
+    )
+
+
+def _may_start(value: Definition, caller: Principal) -> bool:
+    return any(
+        isinstance(trigger, ManualTrigger) and not caller.roles.isdisjoint(trigger.roles) for trigger in value.triggers
+    )
+
+
+def _trigger(trigger: Trigger) -> DefinitionTrigger:
+    match trigger:
+        case ManualTrigger():
+            return DefinitionTrigger(kind="manual", roles=trigger.roles)
+        case EventTrigger():
+            return DefinitionTrigger(kind="event", source=trigger.source, match=trigger.match, project=trigger.project)
+
+
+def _declared(step: Step) -> DefinitionStep:
+    match step:
+        case AgentStep():
+            more: dict[str, Any] = {"executor": step.agent}
+        case DecisionStep():
+            more = {"role": step.role, "outcomes": step.outcomes, "artifact": step.artifact}
+        case ParallelStep():
+            more = {"branches": tuple(branch.key for branch in step.parallel)}
+        case WriteStep():
+            more = {"system": step.system, "tool": step.tool}
+    return DefinitionStep(key=step.key, name=step.name, kind=step.kind, **more)
+
+
+def steps_of(bundle: Bundle, state: run.State, attempts: Mapping[UUID, tuple[Recorded, ...]]) -> tuple[StepView, ...]:
+    """Every step of the pinned definition in order, branches after their parallel step."""
+    by_step: dict[str, list[AttemptView]] = {}
+    for attempt_id, history in attempts.items():
+        key, view = _attempt(attempt_id, history)
+        by_step.setdefault(key, []).append(view)
+    views = []
+    for stage in bundle.definition.stages:
+        for step in stage.steps:
+            views.append(_step(step, step.key, stage.key, state, by_step))
+            if isinstance(step, ParallelStep):
+                views += [
+                    _step(branch, f"{step.key}.{branch.key}", stage.key, state, by_step) for branch in step.parallel
+                ]
+    return tuple(views)
+
+
+def _step(step: Step, key: str, stage: str, state: run.State, attempts: Mapping[str, list[AttemptView]]) -> StepView:
+    record = state.step(key)
+    return StepView(
+        key=key,
+        name=step.name,
+        kind=step.kind,
+        stage=stage,
+        state=record.status,
+        round=record.round,
+        loops=record.loops,
+        outcome=record.outcome,
+        artifact_state=record.artifact_state,
+        failure_class=record.failure_class,
+        message=record.message,
+        retry_at=record.not_before,
+        cost_microdollars=record.cost_microdollars,
+        attempts=tuple(attempts.get(key, ())),
+    )
+
+
+def _attempt(attempt_id: UUID, history: tuple[Recorded, ...]) -> tuple[str, AttemptView]:
+    events = [recorded.event for recorded in history]
+    state = attempt.CATEGORY.fold(tuple(events))
+    started: datetime | None = None
+    finished: datetime | None = None
+    for event in events:
+        if isinstance(event, a.AttemptStarted):
+            started = event.at
+        elif isinstance(event, a.AttemptSucceeded | a.AttemptFailed | a.AttemptCancelled):
+            finished = event.at
+    view = AttemptView.model_validate(
+        {
+            "attempt_id": attempt_id,
+            "round": state.round,
+            "number": state.number,
+            "state": state.status,
+            "executor": state.executor,
+            "queued_at": events[0].at,
+            "started_at": started,
+            "finished_at": finished,
+            "model": state.model,
+            "turns": state.turns,
+            "usage": state.usage.model_dump(),
+            "cost_microdollars": state.cost_microdollars,
+            "leases_lost": state.lost,
+            "failure_class": state.failure_class,
+            "message": state.message,
+        }
+    )
+    return state.step, view

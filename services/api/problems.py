@@ -1,0 +1,113 @@
+"""Every error leaves as an RFC 9457 problem, whoever raised it."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from contracts.errors import Broken, MinutebookError, Rejected
+from libs.telemetry.logs import get_logger
+from minutebook.models.problem import Problem, ProblemItem
+
+PROBLEM_JSON: Final = "application/problem+json"
+RETRY_AFTER_SECONDS: Final = 1
+ERRORS_SHOWN_MAX: Final = 100
+
+_log = get_logger("api")
+
+_WHEN: Final = {
+    400: "The request cannot be read: the body is not strict JSON, for example.",
+    401: "No token, or one that is unknown, revoked or ended.",
+    403: "The caller may not do this.",
+    404: "It does not exist, or not for this caller.",
+    409: "What is there does not allow it any more; the problem says why.",
+    413: "The body is larger than is read.",
+    415: "The body is not declared as JSON.",
+    422: "The request is readable but not acceptable; `errors` names each place.",
+    503: "Something that is needed does not answer now; send the same request again.",
+}
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route for OpenAPI; 500 needs no mention."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {"description": _WHEN[status], "content": {PROBLEM_JSON: {"schema": schema}}} for status in statuses
+    }
+
+
+def respond(problem: Problem, *, request_id: str | None = None, headers: dict[str, str] | None = None) -> Response:
+    """A problem as a response."""
+    more = dict(headers or {})
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        more["www-authenticate"] = 'Bearer realm="minutebook"'
+    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        more["retry-after"] = str(RETRY_AFTER_SECONDS)
+    body = problem.model_copy(update={"request_id": request_id}).model_dump_json(exclude_none=True)
+    return Response(body, status_code=problem.status, headers=more, media_type=PROBLEM_JSON)
+
+
+def internal(request_id: str | None) -> Response:
+    """What a caller learns of a bug of ours: nothing but the id under which the log has the rest."""
+    error = Broken("internal", "this should not have happened; the log has the details under this request id")
+    return respond(error.problem(), request_id=request_id)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of this application as a problem."""
+    app.add_exception_handler(MinutebookError, _on_ours)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(HTTPException, _on_http)
+
+
+def request_id_of(request: Request) -> str | None:
+    """The id that the edge gave this request."""
+    return getattr(request.state, "request_id", None)
+
+
+async def _on_ours(request: Request, error: Exception) -> Response:
+    assert isinstance(error, MinutebookError)
+    if isinstance(error, Broken):
+        _log.error("request broke", code=error.code, detail=error.message, request_id=request_id_of(request))
+        if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            return internal(request_id_of(request))
+    return respond(error.problem(), request_id=request_id_of(request))
+
+
+async def _on_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found: Sequence[Any] = error.errors()
+    if any(item["loc"][0] == "path" for item in found):
+        # An id that is none names nothing: as absent as one that was never given out.
+        missing = Rejected("resource.not_found", f"there is nothing at {request.url.path}", status=404)
+        return respond(missing.problem(), request_id=request_id_of(request))
+    items = tuple(ProblemItem(path=_path(item["loc"]), message=item["msg"]) for item in found[:ERRORS_SHOWN_MAX])
+    named = "; ".join(f"{item.path}: {item.message}" for item in items[:3])
+    rejected = Rejected("request.invalid", f"the request is not acceptable: {named}", errors=items)
+    return respond(rejected.problem(), request_id=request_id_of(request))
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    match status:
+        case HTTPStatus.NOT_FOUND:
+            code, detail = "route.not_found", f"there is nothing at {request.url.path}; /docs lists what there is"
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            code, detail = "method.not_allowed", f"{request.method} is not one of the methods of {request.url.path}"
+        case _:
+            code, detail = f"http.{status.value}", str(error.detail)
+    problem = Problem(title=status.phrase, status=status.value, code=code, detail=detail)
+    return respond(problem, request_id=request_id_of(request), headers=dict(error.headers or {}))
+
+
+def _path(location: Sequence[str | int]) -> str:
+    """Where a value stands: in the body from its root (`context.jira_key`), else with its place (`query.limit`)."""
+    place, rest = location[0], [str(part) for part in location[1:]]
+    if place == "body":
+        return ".".join(rest) or "body"
+    return ".".join([str(place), *rest])

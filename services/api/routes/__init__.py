@@ -1,0 +1,27 @@
+"""One file per resource. Handlers are thin: they ask the owner, or read, and answer a public model."""
+
+from typing import Final
+
+from fastapi import APIRouter
+
+from services.api.routes import decisions, definitions, effects, events, health, me, runs
+
+ROUTERS: Final[tuple[APIRouter, ...]] = (
+    runs.router,
+    decisions.router,
+    effects.router,
+    definitions.router,
+    events.router,
+    me.router,
+    health.router,
+)
+
+TAGS: Final = [
+    {"name": "runs", "description": "Instances of workflows: start, read, stop and go on."},
+    {"name": "decisions", "description": "What people are asked, and their answers."},
+    {"name": "effects", "description": "Writes to the outside world, each made at most once."},
+    {"name": "definitions", "description": "Workflows, event sources and servers of the tenant group."},
+    {"name": "events", "description": "Webhooks from declared sources."},
+    {"name": "me", "description": "Who the caller is."},
+    {"name": "health", "description": "Whether the service lives and can work."},
+]

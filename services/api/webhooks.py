@@ -1,0 +1,108 @@
+"""The front door of webhooks: believe nothing, store once, answer only then."""
+
+import asyncio
+import hashlib
+from datetime import timedelta
+from typing import Final
+
+from fastapi import Request
+
+from contracts import ids
+from contracts.envelope import InboundNotice
+from contracts.errors import Rejected, Unavailable
+from contracts.events.definition import SourceSynced
+from contracts.subjects import inbound
+from libs.adapters import normalise, verify_signature
+from libs.bus.port import Message
+from libs.canonical import blob, parse
+from libs.domain import definition
+from libs.eventstore.port import Delivery, Loaded
+from libs.telemetry.logs import get_logger
+from libs.telemetry.tracing import current_traceparent
+from minutebook.models import DeliveryAccepted
+from services.api import bodies
+from services.api.door import Door, require_scope
+
+NOTICE_TIMEOUT: Final = timedelta(seconds=2)
+"""How long a caller waits for the bus after its delivery is safe. Without the notice the sweep finds the delivery."""
+
+SCOPE: Final = "events"
+
+_log = get_logger("webhooks")
+
+
+async def receive(door: Door, request: Request, source_id: str) -> DeliveryAccepted:
+    """Take a delivery: known source, size, authenticity, form; then it is stored, and then it is accepted.
+
+    Raises:
+        contracts.errors.Rejected: 404 undeclared source, 413, 401, 422 what the adapter misses.
+        contracts.errors.Malformed: 400, not strict JSON.
+        contracts.errors.Unavailable: the source's secret is not configured, or the database does not answer.
+    """
+    load = await door.tools.store.load(definition.CATEGORY.name, {ids.source(source_id): 0})
+    loaded = load.streams[ids.source(source_id)]
+    source = _declared(loaded, source_id)
+    if source.secret_ref is None:
+        await _require_token(door, request, loaded, source_id)
+    bytes_max = door.tools.settings.webhook_bytes_max
+    raw = await bodies.read(request, bytes_max=bytes_max)
+    if source.secret_ref is not None:
+        secret = door.tools.secrets.require(source.secret_ref)
+        if not verify_signature(raw, request.headers.get(source.signature_header), secret.encode()):
+            raise Rejected(
+                "webhook.signature",
+                f"send `{source.signature_header}: sha256=<hex>`, the HMAC-SHA256 of the raw body under the secret "
+                f"of source {source_id!r}",
+                status=401,
+            )
+    body = parse(raw, what="the body", bytes_max=bytes_max)
+    found = normalise(source.adapter, body, dict(request.headers))
+    payload, content = blob(found.payload)
+    assert loaded.tenant_group is not None
+    assert loaded.tenant is not None
+    delivery = Delivery(
+        id=ids.inbound(source_id, found.external_id),
+        tenant_group=loaded.tenant_group,
+        tenant=loaded.tenant,
+        source=source_id,
+        adapter=source.adapter,
+        external_id=found.external_id,
+        event=found.event,
+        keys=found.keys,
+        payload=payload,
+        body_sha256=hashlib.sha256(raw).hexdigest(),
+        traceparent=current_traceparent(),
+    )
+    if not await door.tools.store.accept(delivery, {payload.digest: content}):
+        return DeliveryAccepted(status="duplicate")
+    await _notify(door, delivery)
+    return DeliveryAccepted(status="accepted", event_id=delivery.id)
+
+
+def _declared(loaded: Loaded, source_id: str) -> SourceSynced:
+    state = definition.CATEGORY.fold(tuple(recorded.event for recorded in loaded.events))
+    if not isinstance(state.current, SourceSynced):
+        raise Rejected("source.not_found", f"there is no event source {source_id!r}", status=404)
+    return state.current
+
+
+async def _require_token(door: Door, request: Request, loaded: Loaded, source_id: str) -> None:
+    """A source without a secret takes a token of its tenant group; to any other it does not exist."""
+    caller = await door.auth.authenticate(request.headers)
+    if caller.tenant_group != loaded.tenant_group:
+        raise Rejected("source.not_found", f"there is no event source {source_id!r}", status=404)
+    require_scope(caller, SCOPE)
+
+
+async def _notify(door: Door, delivery: Delivery) -> None:
+    """Ring ingest's bell. The delivery is stored: a bus that is away costs latency and no more."""
+    notice = Message(
+        subject=inbound(delivery.source),
+        data=InboundNotice(delivery_ids=(delivery.id,)).model_dump_json().encode(),
+        id=f"inbound.{delivery.id}",
+    )
+    try:
+        async with asyncio.timeout(NOTICE_TIMEOUT.total_seconds()):
+            await door.tools.bus.publish([notice])
+    except (Unavailable, TimeoutError):
+        _log.warning("delivery stored but ingest not told", source=delivery.source, delivery_id=str(delivery.id))
