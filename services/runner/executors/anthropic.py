@@ -126,15 +126,20 @@ class _Session:
                 f"{meter.cost} of {self._request.budget_microdollars} microdollars are spent",
             )
         call = Call(meter.model, _SYSTEM, messages, max_tokens, self._request.output_schema, self._headers)
-        seen = Seen()
-        meter.calls += 1
         try:
-            message = await send(self._client, call, seen)
+            message = await self._send(call)
         except ProviderTrouble as trouble:
             return self.failure(trouble.failure_class, trouble.message)
-        finally:
-            meter.settle(seen.usage)
         return self._text(message, max_tokens)
+
+    async def _send(self, call: Call) -> Message:
+        """Make the call and settle it, also when it breaks off or is cancelled."""
+        seen = Seen()
+        self._meter.calls += 1
+        try:
+            return await send(self._client, call, seen)
+        finally:
+            self._meter.settle(seen.usage)
 
     def _text(self, message: Message, max_tokens: int) -> str | Failure:
         """The answer's text, when the model came to its end."""

@@ -1,6 +1,8 @@
 """The Messages API as the executor calls it: one streamed call, typed trouble, usage even of a call that was cut."""
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +13,7 @@ from anthropic.types import JSONOutputFormatParam, Message, MessageParam, Output
 
 from contracts.base import JsonObject
 from contracts.events.attempt import Usage
+from libs.telemetry.logs import get_logger
 from minutebook.models.states import FailureClass
 from services.runner.executors.port import NO_USAGE
 
@@ -19,6 +22,8 @@ RETRIES: Final = 2
 
 _TRANSIENT: Final = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error"})
 _KEY: Final = frozenset({"authentication_error", "permission_error"})
+
+_log = get_logger("runner.provider")
 
 
 class ProviderTrouble(Exception):
@@ -67,14 +72,16 @@ async def send(client: AsyncAnthropic, call: Call, seen: Seen) -> Message:
         format_: JSONOutputFormatParam = {"type": "json_schema", "schema": {**_on_the_wire(call.schema)}}
         output_config = {"format": format_}
     try:
-        async with client.messages.stream(
-            model=call.model,
-            system=call.system,
-            messages=call.messages,
-            max_tokens=call.max_tokens,
-            output_config=output_config,
-            extra_headers=call.headers,
-        ) as stream:
+        with _deprecation_logged(call.model):
+            answering = client.messages.stream(
+                model=call.model,
+                system=call.system,
+                messages=call.messages,
+                max_tokens=call.max_tokens,
+                output_config=output_config,
+                extra_headers=call.headers,
+            )
+        async with answering as stream:
             async for event in stream:
                 if event.type in ("message_start", "message_delta"):
                     seen.usage = _usage(stream.current_message_snapshot)
@@ -87,6 +94,19 @@ async def send(client: AsyncAnthropic, call: Call, seen: Seen) -> Message:
     if message.stop_reason is None:
         raise ProviderTrouble("connector_unavailable", "the model provider cut its answer off")
     return message
+
+
+@contextmanager
+def _deprecation_logged(model: str) -> Iterator[None]:
+    """Say in the log that a model will be retired; the client would say it as a warning, at every call.
+
+    Nothing may be awaited inside: filters of warnings are the whole process's.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DeprecationWarning)
+        yield
+    for warning in caught:
+        _log.warning("model will be retired", model=model, reason=str(warning.message))
 
 
 def _usage(message: Message) -> Usage:
