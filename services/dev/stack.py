@@ -9,27 +9,28 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 import asyncpg
-from minutebook.client import Client
-from minutebook.folder import read_folder
+from libs.bus.declare import declare
 
 from contracts.envelope import Owner as ServiceName
 from contracts.errors import Unavailable
-from libs.bus.declare import declare
 from libs.config import Secrets, Settings
 from libs.postgres.migrate import migrate
 from libs.process import Tools
 from libs.process.tools import open_tools
-from services.api.app import ApiService
+from minutebook.client import Client
+from minutebook.folder import read_folder
 from services.api.app import build as build_api
 from services.api.identity import Identity
+from services.api.server import ApiService
 from services.decision.app import build as build_decision
 from services.dev.datadir import DataDir
-from services.dev.embedded_postgres import start_postgres
+from services.dev.embedded_postgres import RunningPostgres, start_postgres
 from services.dev.http import serve
-from services.dev.nats_server import start_nats
+from services.dev.nats_server import RunningNats, start_nats
 from services.dev.people import ADMINISTRATOR, seed
 from services.dev.sandbox_mcp import sandbox
 from services.dev.scripted_model import scripted_model
+from services.dev.scripts import load_scripts
 from services.effects.app import build as build_effects
 from services.ingest.app import build as build_ingest
 from services.planner.app import build as build_planner
@@ -64,12 +65,16 @@ BUILDERS: Final[Mapping[ServiceName, Builder]] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to start a stack. `definitions` is synced at every start; `port` 0 takes a free one."""
+    """How to start a stack. `definitions` is synced at every start; `port` 0 takes a free one.
+
+    Without `keep`, what it stored goes when it stops.
+    """
 
     data_dir: Path
     port: int = PORT_DEFAULT
     reset: bool = False
     definitions: Path = DEFINITIONS
+    keep: bool = True
 
 
 class Stack:
@@ -84,7 +89,7 @@ class Stack:
         self.sandbox_calls = Path()
         self.owner_dsn = ""
         self.webhook_secret = ""
-        self.ends: list[Callable[[], asyncio.Future[str] | asyncio.Task[str]]] = []
+        self._children: dict[str, RunningPostgres | RunningNats] = {}
 
     async def __aenter__(self) -> Self:
         try:
@@ -102,6 +107,17 @@ class Stack:
     def client(self, user: str = ADMINISTRATOR) -> Client:
         """A client of the API that acts as a seeded user."""
         return Client(self.api_url, self.tokens[user])
+
+    async def ended(self) -> str:
+        """Wait until a server ends that should not, and return which and how."""
+        waits = {asyncio.create_task(child.wait(), name=name): name for name, child in self._children.items()}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        first = done.pop()
+        return f"{waits[first]} ended with status {first.result()}"
 
     async def _start(self) -> None:
         data = DataDir.open(self._options.data_dir, reset=self._options.reset)
@@ -129,19 +145,20 @@ class Stack:
         """Start everything that the services need from outside."""
         self._progress("starting PostgreSQL")
         postgres = await start_postgres(data.path, reset=self._options.reset)
-        self._exit.push_async_callback(postgres.stop)
+        self._exit.push_async_callback(postgres.stop if self._options.keep else postgres.remove)
         await _create_database(postgres.dsn(database="postgres"))
         self.owner_dsn = postgres.dsn(database=DATABASE)
         await migrate(self.owner_dsn)
         self._progress("starting nats-server")
         nats = await start_nats(data.path, token=data.secret("nats"))
         self._exit.push_async_callback(nats.stop)
+        self._children = {"PostgreSQL": postgres, "nats-server": nats}
         await declare(nats.url)
 
         self.sandbox_calls = data.path / "sandbox-calls.jsonl"
         target = await serve(sandbox(self.sandbox_calls, token=data.secret("sandbox")).app)
         self._exit.push_async_callback(target.stop)
-        model = await serve(scripted_model(self._options.definitions))
+        model = await serve(scripted_model(load_scripts(self._options.definitions)).app)
         self._exit.push_async_callback(model.stop)
 
         self.webhook_secret = data.secret("jira webhook")
