@@ -56,7 +56,7 @@ class Settings(BaseSettings):
             contracts.errors.Rejected: naming each setting that is missing or wrong.
         """
         try:
-            return cls()  # type: ignore[call-arg]  # the environment gives the required ones
+            return cls()  # the environment gives the required ones
         except ValidationError as error:
             items = tuple(
                 ProblemItem(path="MINUTEBOOK_" + str(e["loc"][0]).upper(), message=e["msg"]) for e in error.errors()

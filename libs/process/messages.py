@@ -71,8 +71,8 @@ def wake_handler(handle: Callable[[str, Sequence[UUID]], Awaitable[Failures]]) -
             due.setdefault(wake.category, {}).update(dict.fromkeys(wake.stream_ids))
         for category, stream_ids in due.items():
             failures = await handle(category, list(stream_ids))
-            for stream_id, error in failures.items():
-                _log.warning("wake failed", category=category, stream_id=str(stream_id), code=error.code)
+            for stream_id, failure in failures.items():
+                _log.warning("wake failed", category=category, stream_id=str(stream_id), code=failure.code)
         return dispositions
 
     return on_batch

@@ -84,7 +84,7 @@ class Runs:
         failures: dict[UUID, MinutebookError] = {}
         todo = dict(run_ids)
         for _ in range(PLANS_IN_A_ROW_MAX):
-            items = [
+            items: list[Item[run.RunCommand]] = [
                 Item(
                     stream_id=run_id,
                     command=run.Advance(run_id=run_id, evidence=run.NO_EVIDENCE),

@@ -192,8 +192,16 @@ def inbox() -> None:
         return
     table = _table("DECISION", "RUN OF", "STEP", "ROLE", "SINCE", "OUTCOMES")
     for item in items:
-        since = item.opened_at.astimezone().strftime("%Y-%m-%d %H:%M")
-        table.add_row(str(item.decision_id), item.definition_id, item.step, item.role, since, " ".join(item.outcomes))
+        decision = item.decision
+        since = decision.opened_at.astimezone().strftime("%Y-%m-%d %H:%M")
+        table.add_row(
+            str(decision.decision_id),
+            decision.definition_id,
+            decision.step,
+            decision.role,
+            since,
+            " ".join(decision.outcomes),
+        )
     out.print(table)
 
 

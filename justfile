@@ -1,0 +1,40 @@
+# `just` lists the recipes. Every recipe uses the virtual environment of this checkout.
+
+venv := ".venv/bin"
+
+default:
+    @just --list
+
+# Make the virtual environment, with the versions that were tested together
+setup:
+    python3 -m venv .venv
+    {{venv}}/pip install --quiet --constraint constraints.txt --editable '.[test]'
+
+# Run the whole product on this machine until it is stopped
+dev *OPTIONS:
+    {{venv}}/minutebook dev {{OPTIONS}}
+
+# Take a story from a webhook to a pull request
+demo *OPTIONS:
+    {{venv}}/minutebook demo {{OPTIONS}}
+
+# Run every test
+test *OPTIONS:
+    {{venv}}/pytest {{OPTIONS}}
+
+# What can be checked without a server, in under a minute
+check:
+    {{venv}}/ruff check .
+    {{venv}}/ruff format --check .
+    {{venv}}/mypy
+    {{venv}}/lint-imports
+    {{venv}}/pytest tests/unit tests/properties tests/contracts tests/architecture
+
+# Format the code
+fmt:
+    {{venv}}/ruff check --fix .
+    {{venv}}/ruff format .
+
+# Write the versions that are installed now into constraints.txt
+pin:
+    {{venv}}/pip freeze --exclude-editable > constraints.txt
