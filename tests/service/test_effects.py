@@ -1,0 +1,346 @@
+"""The effects service against a real record and a real MCP server: once, or in doubt, or surely not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from contracts import ids
+from contracts.base import JsonObject
+from contracts.events.definition import ServerSynced, ToolDeclaration
+from contracts.events.effect import EffectDeclared, EffectPending
+from contracts.events.identity import UserDeactivated, UserRegistered
+from contracts.events.run import (
+    RunCancelled,
+    RunCreated,
+    RunResumed,
+    RunStarted,
+    RunStepWriting,
+    RunSuspended,
+    Trigger,
+    UserRef,
+)
+from libs.domain import definition, effect, identity, run
+from libs.process import Service
+from services.dev.http import RunningHttp, serve
+from services.dev.sandbox_mcp import Fault, Sandbox, sandbox
+from services.effects.app import build
+from services.effects.ledger import CALLS_MAX
+from tests.support.postgres import Database
+from tests.support.record import ListeningBus, Record, eventually, open_record
+
+EMAIL = "sam@example.com"
+ARGUMENTS: JsonObject = {"repo": "core", "title": "Export as CSV", "head": "workflow/7"}
+TOOL = "create_pull_request"
+
+
+@dataclass
+class World:
+    """A record with a declared server and an owner, the server itself, and as many services as a test starts."""
+
+    record: Record
+    target: Sandbox
+    http: RunningHttp
+    exit: AsyncExitStack
+
+    async def service(self, **settings: Any) -> tuple[Service, ListeningBus]:
+        """Start an effects service of its own."""
+        bus = ListeningBus()
+        secrets = {"github_mcp_url": f"{self.http.url}/mcp", "github_token": "let me in"}
+        service = build(await self.record.tools(bus, secrets=secrets, **settings))
+        await service.start()
+        self.exit.push_async_callback(service.stop)
+        return service, bus
+
+    async def run(self) -> UUID:
+        """A run that is running."""
+        run_id, now = uuid4(), await self.record.store.now()
+        created = RunCreated(
+            at=now,
+            definition_id="core-dev",
+            hash="0" * 64,
+            bundle=await self.record.keep({}),
+            context={},
+            initiated_by=self.owner,
+            trigger=Trigger(kind="manual"),
+        )
+        await self.record.plant(run.CATEGORY, run_id, created, RunStarted(at=now))
+        return run_id
+
+    async def declare(self, run_id: UUID, *, key: str = "pull_request", system: str = "github") -> UUID:
+        """An effect of the run, as the planner declares it."""
+        effect_id = ids.effect(run_id, key)
+        declared = EffectDeclared(
+            at=await self.record.store.now(),
+            run_id=run_id,
+            step="open_pr",
+            key=key,
+            system=system,
+            tool=TOOL,
+            arguments=await self.record.keep(ARGUMENTS),
+            owner=self.owner,
+        )
+        await self.record.plant(effect.CATEGORY, effect_id, declared)
+        return effect_id
+
+    @property
+    def owner(self) -> UserRef:
+        return UserRef(id=ids.user(self.record.group, EMAIL), email=EMAIL)
+
+    async def until(self, effect_id: UUID, status: str) -> effect.State:
+        """Wait until an effect stands so."""
+
+        async def reached() -> bool:
+            return (await self.record.state(effect.CATEGORY, effect_id)).status == status
+
+        await eventually(reached)
+        return await self.record.state(effect.CATEGORY, effect_id)
+
+
+@pytest.fixture
+async def world(database: Database, tmp_path: Path) -> AsyncIterator[World]:
+    target = sandbox(tmp_path / "calls.jsonl", token="let me in")
+    async with AsyncExitStack() as exit_, open_record(database) as record:
+        http = await serve(target.app)
+        exit_.push_async_callback(http.stop)
+        now = await record.store.now()
+        server = ServerSynced(
+            at=now,
+            server_id="github",
+            url_ref="github_mcp_url",
+            token_ref="github_token",
+            tools=(ToolDeclaration(name=TOOL, reference="html_url", timeout_seconds=5),),
+            hash="0" * 64,
+        )
+        await record.plant(definition.CATEGORY, ids.server(record.group, "github"), server)
+        user = UserRegistered(at=now, email=EMAIL, name="Sam", kind="user")
+        await record.plant(identity.CATEGORY, ids.user(record.group, EMAIL), user)
+        async with exit_.pop_all() as services:
+            yield World(record, target, http, services)
+
+
+async def test_a_declared_effect_is_written_once_and_keeps_the_reference(world: World) -> None:
+    _, bus = await world.service()
+    run_id = await world.run()
+    effect_id = await world.declare(run_id)
+    await bus.tell("effects-history", "effect.declared", effect_id)
+    state = await world.until(effect_id, "succeeded")
+    (call,) = world.target.calls()
+    assert {key: call["arguments"][key] for key in ARGUMENTS} == ARGUMENTS
+    assert call["meta"]["minutebook/idempotency-key"] == f"{run_id}:pull_request"
+    assert call["meta"]["minutebook/run"] == str(run_id)
+    assert state.reference is not None
+    assert state.reference.endswith("/pull/1")
+    assert state.response is not None
+    assert state.response.digest in await world.record.store.blobs(world.record.group, [state.response.digest])
+    assert await world.record.types("effect", effect_id) == ["effect.declared", "effect.pending", "effect.succeeded"]
+    assert {message.subject for message in bus.published} == {"history.effect.pending", "history.effect.succeeded"}
+
+
+async def test_a_hundred_repeated_messages_at_two_replicas_make_one_call(world: World) -> None:
+    _, first = await world.service()
+    _, second = await world.service()
+    effect_id = await world.declare(await world.run())
+    await asyncio.gather(
+        *(bus.tell("effects-history", "effect.declared", *[effect_id] * 5) for bus in [first, second] * 10)
+    )
+    await world.until(effect_id, "succeeded")
+    await first.tell("effects-history", "effect.declared", effect_id)
+    await second.wake("effects", "effect", effect_id)
+    assert len(world.target.calls()) == 1
+    assert (await world.record.types("effect", effect_id)).count("effect.pending") == 1
+
+
+async def test_a_tool_that_fails_was_surely_not_done(world: World) -> None:
+    _, bus = await world.service()
+    effect_id = await world.declare(await world.run())
+    world.target.faults.append(Fault("error"))
+    await bus.tell("effects-history", "effect.declared", effect_id)
+    state = await world.until(effect_id, "failed")
+    assert state.failure_class == "default"
+    assert state.message
+    assert world.target.calls() == []
+
+
+async def test_a_server_that_is_down_may_be_tried_again_and_only_once_per_arm(world: World) -> None:
+    _, bus = await world.service()
+    run_id = await world.run()
+    effect_id = await world.declare(run_id)
+    await world.http.stop()
+    await bus.tell("effects-history", "effect.declared", effect_id)
+    assert (await world.until(effect_id, "failed")).failure_class == "connector_unavailable"
+
+    port = int(world.http.url.rpartition(":")[2])
+    again = await serve(sandbox(world.target.file, token="let me in").app, port=port)
+    try:
+        writing = RunStepWriting(
+            at=await world.record.store.now(),
+            step="open_pr",
+            round=1,
+            effect_id=effect_id,
+            effect_key="pull_request",
+            arm=1,
+        )
+        await world.record.plant(run.CATEGORY, run_id, writing)
+        await bus.tell("effects-history", "run.step_writing", run_id, run_id, version=3)
+        assert (await world.until(effect_id, "succeeded")).arm == 1
+        await bus.tell("effects-history", "run.step_writing", run_id, version=3)
+        assert len(world.target.calls()) == 1
+    finally:
+        await again.stop()
+
+
+@pytest.mark.parametrize("acted", [True, False], ids=["acted", "did not act"])
+async def test_an_answer_that_never_came_is_in_doubt_and_never_called_again(world: World, acted: bool) -> None:
+    _, bus = await world.service()
+    effect_id = await world.declare(await world.run())
+    world.target.faults.append(Fault("drop", acted=acted))
+    await bus.tell("effects-history", "effect.declared", effect_id)
+    await world.until(effect_id, "in_doubt")
+    await bus.tell("effects-history", "effect.declared", effect_id)
+    await bus.wake("effects", "effect", effect_id)
+    assert len(world.target.calls()) == int(acted)
+    assert (await world.record.types("effect", effect_id))[-1] == "effect.in_doubt"
+
+
+async def test_what_a_crash_left_pending_is_in_doubt_once_no_call_can_be_under_way(world: World) -> None:
+    _, bus = await world.service()
+    effect_id = await world.declare(await world.run())
+    pending = EffectPending(at=await world.record.store.now(), claim=uuid4(), arm=0)
+    await world.record.plant(effect.CATEGORY, effect_id, pending)
+    await bus.wake("effects", "effect", effect_id)
+    assert (await world.record.state(effect.CATEGORY, effect_id)).status == "pending"
+
+    await world.record.shift(effect.OVERDUE_AFTER)
+    assert [due.stream_id for due in await world.record.store.due("effect", limit=10)] == [effect_id]
+    await bus.wake("effects", "effect", effect_id)
+    assert (await world.record.state(effect.CATEGORY, effect_id)).status == "in_doubt"
+    assert world.target.calls() == []
+    assert await world.record.store.due("effect", limit=10) == []
+
+
+async def test_a_lost_message_is_made_good_by_the_wake(world: World) -> None:
+    _, bus = await world.service()
+    effect_id = await world.declare(await world.run())
+    await world.record.shift(effect.DECLARED_WATCHDOG)
+    assert [due.stream_id for due in await world.record.store.due("effect", limit=10)] == [effect_id]
+    await bus.wake("effects", "effect", effect_id)
+    await world.until(effect_id, "succeeded")
+
+
+async def test_a_cancelled_run_writes_nothing(world: World) -> None:
+    _, bus = await world.service()
+    told, guarded = await world.run(), await world.run()
+    told_effect, guarded_effect = await world.declare(told), await world.declare(guarded)
+    for run_id in (told, guarded):
+        await world.record.plant(run.CATEGORY, run_id, RunCancelled(at=await world.record.store.now(), reason="no"))
+    await bus.tell("effects-history", "run.cancelled", told)
+    await bus.tell("effects-history", "effect.declared", guarded_effect)
+    for effect_id in (told_effect, guarded_effect):
+        assert (await world.record.state(effect.CATEGORY, effect_id)).status == "cancelled"
+    assert world.target.calls() == []
+
+
+async def test_a_suspended_run_writes_when_it_is_resumed_and_costs_no_wake_meanwhile(world: World) -> None:
+    _, bus = await world.service()
+    run_id = await world.run()
+    effect_id = await world.declare(run_id)
+    await world.record.plant(run.CATEGORY, run_id, RunSuspended(at=await world.record.store.now(), reason="wait"))
+    await bus.tell("effects-history", "effect.declared", effect_id)
+    load = await world.record.store.load("effect", {effect_id: 0})
+    assert (load.streams[effect_id].version, load.streams[effect_id].wake_at) == (1, None)
+
+    await world.record.plant(run.CATEGORY, run_id, RunResumed(at=await world.record.store.now()))
+    await bus.tell("effects-history", "run.resumed", run_id)
+    await world.until(effect_id, "succeeded")
+    assert len(world.target.calls()) == 1
+
+
+async def test_no_call_is_announced_after_a_cancel_that_was_answered(world: World) -> None:
+    _, bus = await world.service()
+    runs = [await world.run() for _ in range(20)]
+    effects = {run_id: await world.declare(run_id) for run_id in runs}
+
+    async def cancel(run_id: UUID) -> None:
+        await world.record.plant(run.CATEGORY, run_id, RunCancelled(at=await world.record.store.now(), reason="no"))
+        await bus.tell("effects-history", "run.cancelled", run_id)
+
+    tells = [bus.tell("effects-history", "effect.declared", effect_id) for effect_id in effects.values()]
+    await asyncio.gather(*tells, *(cancel(run_id) for run_id in runs))
+
+    async def settled() -> bool:
+        states = [await world.record.state(effect.CATEGORY, effect_id) for effect_id in effects.values()]
+        return all(state.status in {"succeeded", "cancelled"} for state in states)
+
+    await eventually(settled)
+    written = 0
+    for run_id, effect_id in effects.items():
+        streams = {
+            **(await world.record.store.load("run", {run_id: 0})).streams,
+            **(await world.record.store.load("effect", {effect_id: 0})).streams,
+        }
+        facts = {recorded.type: recorded.position for stream in streams.values() for recorded in stream.events}
+        if "effect.pending" in facts:
+            written += 1
+            assert facts["effect.pending"] < facts["run.cancelled"]
+    assert len(world.target.calls()) == written
+
+
+async def test_an_owner_who_left_writes_nothing(world: World) -> None:
+    _, bus = await world.service()
+    effect_id = await world.declare(await world.run())
+    left = UserDeactivated(at=await world.record.store.now())
+    await world.record.plant(identity.CATEGORY, world.owner.id, left)
+    await bus.tell("effects-history", "effect.declared", effect_id)
+    state = await world.until(effect_id, "failed")
+    assert state.failure_class == "missing_data"
+    assert EMAIL in (state.message or "")
+    assert world.target.calls() == []
+
+
+async def test_a_server_that_nobody_declared_is_unavailable(world: World) -> None:
+    _, bus = await world.service()
+    effect_id = await world.declare(await world.run(), system="elsewhere")
+    await bus.tell("effects-history", "effect.declared", effect_id)
+    state = await world.until(effect_id, "failed")
+    assert state.failure_class == "connector_unavailable"
+    assert "elsewhere" in (state.message or "")
+
+
+async def test_a_call_that_did_not_start_in_time_is_not_made(world: World) -> None:
+    _, bus = await world.service(effect_start_seconds=1e-9)
+    effect_id = await world.declare(await world.run())
+    await bus.tell("effects-history", "effect.declared", effect_id)
+    state = await world.until(effect_id, "failed")
+    assert (state.failure_class, state.message) == ("connector_unavailable", "not started in time")
+    assert world.target.calls() == []
+
+
+async def test_a_service_that_stops_in_mid_call_says_that_it_does_not_know(world: World) -> None:
+    service, bus = await world.service(drain_seconds=0.05)
+    effect_id = await world.declare(await world.run())
+    world.target.faults.append(Fault("hang", acted=True))
+    await bus.tell("effects-history", "effect.declared", effect_id)
+
+    async def called() -> bool:
+        return len(world.target.calls()) == 1
+
+    await eventually(called)
+    await service.stop()
+    state = await world.record.state(effect.CATEGORY, effect_id)
+    assert (state.status, state.message) == ("in_doubt", "the service stopped before the call was answered")
+
+
+async def test_more_effects_than_calls_at_a_time_all_come_to_their_end(world: World) -> None:
+    _, bus = await world.service()
+    run_id = await world.run()
+    effects = [await world.declare(run_id, key=f"pull_request:{number}") for number in range(CALLS_MAX + 10)]
+    await bus.tell("effects-history", "effect.declared", *effects)
+    for effect_id in effects:
+        await world.until(effect_id, "succeeded")
+    assert len(world.target.calls()) == len(effects)
