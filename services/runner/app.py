@@ -39,7 +39,7 @@ def build(tools: Tools) -> Service:
         executors={executor.name: executor for executor in executors},
         settings=tools.settings,
     )
-    leases = PostgresLeases(tools.store.pool)
+    leases = PostgresLeases(tools.pool)
     wakes = Wakes(owner, tools.store, leases, tools.settings)
     ended = RunsEnded(owner, tools.store, worker.hand)
 
