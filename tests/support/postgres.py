@@ -1,5 +1,7 @@
 """Real PostgreSQL for tests: one server a session (each xdist worker has its own), one database a test.
 
+`world` runs a test on both adapters of the event store.
+
 Databases are cloned from a template that was migrated once, which takes some 30 ms.
 """
 
@@ -8,13 +10,16 @@ import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 import asyncpg
 import pytest
 
-from libs.postgres import migrate
+from libs.eventstore.memory import MemoryStore
+from libs.eventstore.postgres import PostgresStore
+from libs.postgres import execute, migrate, open_pool
 from services.dev.embedded_postgres import RunningPostgres, start_postgres
 
 TEMPLATE: Final = "template_minutebook"
@@ -80,3 +85,42 @@ async def database(postgres_server: PostgresServer) -> AsyncIterator[Database]:
     name = await postgres_server.clone()
     yield Database(name, postgres_server.dsn(name), postgres_server.dsn(name, "minutebook_app"))
     await postgres_server.run(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
+    """The services' own way in."""
+    pool = await open_pool(database.app_dsn, application_name="tests")
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def owner_pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
+    """The way in of who may do everything."""
+    pool = await open_pool(database.owner_dsn, application_name="tests-owner")
+    yield pool
+    await pool.close()
+
+
+class World:
+    """A store of either kind, and its clock."""
+
+    def __init__(self, store: PostgresStore | MemoryStore, owner_pool: asyncpg.Pool | None = None) -> None:
+        self.store = store
+        self._owner_pool = owner_pool
+
+    async def advance(self, by: timedelta) -> None:
+        if isinstance(self.store, MemoryStore):
+            self.store.advance(by)
+        else:
+            assert self._owner_pool is not None
+            await execute(self._owner_pool, "update clock_shift set shift = shift + $1::interval", by)
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def world(request: pytest.FixtureRequest) -> World:
+    """An empty store of each kind in turn."""
+    if request.param == "memory":
+        return World(MemoryStore())
+    return World(PostgresStore(request.getfixturevalue("pool")), request.getfixturevalue("owner_pool"))

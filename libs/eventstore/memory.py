@@ -1,0 +1,355 @@
+"""The event store in one process, with the semantics of the real one and a clock by hand: for tests and simulation.
+
+Nothing waits for anything here: each call happens at once and whole, as a statement does.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from libs.domain.lifecycle import RUN_ACTIVE
+from libs.eventstore.adapter import digest_bytes
+from libs.eventstore.heads import HEADS, check_values, heads_of
+from libs.eventstore.mapper import Mapper
+from libs.eventstore.port import (
+    Append,
+    Appended,
+    BatchResult,
+    Claimed,
+    Delivery,
+    Due,
+    Load,
+    Loaded,
+    OutboxToken,
+    Recorded,
+    Written,
+)
+from libs.eventstore.rows import Batch, BirthItem, EventRow, prepare
+
+ERA: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A head row. `columns` are the derived ones."""
+
+    tenant_group: UUID
+    tenant: UUID
+    version: int
+    state: str
+    digest: bytes
+    wake_at: datetime | None
+    columns: Mapping[str, Any]
+    claim: UUID | None = None
+    lease_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    subject: str
+    queued_at: datetime
+    priority: int = 0
+
+
+@dataclass(slots=True)
+class _Statement:
+    """What one append writes, gathered before it counts."""
+
+    won: set[UUID] = field(default_factory=set)
+    born: set[int] = field(default_factory=set)
+
+
+class MemoryStore:
+    """Every port of the event store. `clock` is its time: set it, or `advance` it. `mint_claim` makes nonces."""
+
+    def __init__(
+        self,
+        *,
+        clock: datetime = datetime(2026, 1, 1, tzinfo=UTC),
+        mapper: Mapper | None = None,
+        mint_claim: Callable[[], UUID] = uuid4,
+    ) -> None:
+        self.clock = clock
+        self.heads: dict[str, dict[UUID, Head]] = {category: {} for category in HEADS}
+        self.history: list[Recorded] = []
+        self._mapper = mapper or Mapper()
+        self._mint_claim = mint_claim
+        self._streams: dict[UUID, list[Recorded]] = {}
+        self._blobs: dict[tuple[UUID, str], bytes] = {}
+        self._ready: dict[UUID, _Ready] = {}
+        self._unpublished: dict[OutboxToken, tuple[datetime, tuple[Written, ...]]] = {}
+        self._deliveries: dict[UUID, Delivery] = {}
+        self._leases: dict[str, tuple[UUID, datetime]] = {}
+        self._xid = 0
+
+    def advance(self, by: timedelta) -> None:
+        self.clock += by
+
+    async def now(self) -> datetime:
+        return self.clock
+
+    # EventStore
+
+    async def load(self, category: str, after: Mapping[UUID, int]) -> Load:
+        heads_of(category)
+        return Load(self.clock, {stream_id: self._loaded(category, stream_id, v) for stream_id, v in after.items()})
+
+    def _loaded(self, category: str, stream_id: UUID, after: int) -> Loaded:
+        head = self.heads[category].get(stream_id)
+        if head is None:
+            return Loaded(stream_id, 0, b"", None, None, None, ())
+        events = tuple(r for r in self._streams[stream_id] if r.version > after)
+        return Loaded(stream_id, head.version, head.digest, head.wake_at, head.tenant_group, head.tenant, events)
+
+    async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
+        batch = prepare(category, appends, self._mapper)
+        for append in appends:
+            check_values(batch.heads, append.columns)
+            for birth in append.births:
+                check_values(heads_of(birth.category), birth.columns)
+        for _, _, digest, _ in batch.blobs:
+            digest_bytes(digest)
+
+        statement = _Statement()
+        fates = {a.stream_id: self._gate(batch, a, statement) for a in sorted(appends, key=lambda a: a.stream_id)}
+        skipped = self._bear(batch, statement)
+        self._queue(batch, statement)
+        for parent, group, digest, content in batch.blobs:
+            if parent in statement.won:
+                self._blobs.setdefault((group, digest), content)
+        written, outbox = self._write(batch, statement)
+        if category == "inbound":
+            for stream_id in statement.won:
+                self._deliveries.pop(stream_id, None)
+        return BatchResult(
+            appended=tuple(replace(fates[a.stream_id], skipped=tuple(skipped.get(a.stream_id, ()))) for a in appends),
+            written=written,
+            era=ERA,
+            outbox=outbox,
+        )
+
+    def _gate(self, batch: Batch, append: Append, statement: _Statement) -> Appended:
+        heads = self.heads[batch.heads.category]
+        head = heads.get(append.stream_id)
+        version, digest = (0, b"") if head is None else (head.version, head.digest)
+        claim = None if head is None else head.claim
+        if version != append.version or (append.claim is not None and append.claim != claim):
+            return Appended(append.stream_id, "lost", version, digest)
+        for guard in append.guards:
+            guarded = self.heads[guard.category].get(guard.stream_id)
+            if guarded is None or guarded.state not in guard.states:
+                return Appended(append.stream_id, "guarded", version, digest)
+        if append.set_claim is not None:
+            claim = append.set_claim
+        lease_until = None if head is None or append.release else head.lease_until
+        won = Head(
+            tenant_group=append.metadata.tenant_group if head is None else head.tenant_group,
+            tenant=append.metadata.tenant if head is None else head.tenant,
+            version=append.version + len(append.events),
+            state=append.state,
+            digest=batch.digests[append.stream_id],
+            wake_at=_earliest(append.wake_at, lease_until),
+            columns=dict(append.columns),
+            claim=None if append.release else claim,
+            lease_until=lease_until,
+        )
+        heads[append.stream_id] = won
+        statement.won.add(append.stream_id)
+        return Appended(append.stream_id, "won", won.version, won.digest)
+
+    def _bear(self, batch: Batch, statement: _Statement) -> dict[UUID, list[UUID]]:
+        """Insert the births of those that won; return by parent those that were skipped."""
+        skipped: dict[UUID, list[UUID]] = {}
+        for birth in batch.births:
+            heads = self.heads[birth.row.category]
+            if birth.parent not in statement.won:
+                continue
+            if birth.row.stream_id in heads:
+                skipped.setdefault(birth.parent, []).append(birth.row.stream_id)
+                continue
+            heads[birth.row.stream_id] = _newborn(birth)
+            statement.born.add(birth.number)
+        return skipped
+
+    def _queue(self, batch: Batch, statement: _Statement) -> None:
+        for birth in batch.births:
+            if birth.number in statement.born and birth.row.work_subject is not None:
+                self._ready.setdefault(birth.row.stream_id, _Ready(birth.row.work_subject, self.clock))
+        for append in batch.appends:
+            if append.stream_id in statement.won:
+                for attempt_id, subject in append.ready.items():
+                    self._ready.setdefault(attempt_id, _Ready(subject, self.clock))
+
+    def _write(self, batch: Batch, statement: _Statement) -> tuple[tuple[Written, ...], OutboxToken | None]:
+        rows = [
+            row
+            for row in batch.events
+            if (row.written.stream_id in statement.won if row.birth is None else row.birth in statement.born)
+        ]
+        if not rows:
+            return (), None
+        self._xid += 1
+        for row in rows:
+            self._record(row)
+        written = tuple(row.written for row in rows)
+        token = OutboxToken(ERA, self._xid)
+        self._unpublished[token] = (self.clock, written)
+        return written, token
+
+    def _record(self, row: EventRow) -> None:
+        written = row.written
+        recorded = Recorded(
+            stream_id=written.stream_id,
+            version=written.version,
+            category=written.category,
+            type=written.type,
+            event=row.event,
+            metadata=written.metadata,
+            recorded_at=self.clock,
+            era=ERA,
+            xid=self._xid,
+            position=len(self.history) + 1,
+            digest=row.digest,
+        )
+        self.history.append(recorded)
+        self._streams.setdefault(written.stream_id, []).append(recorded)
+
+    async def move_wakes(self, category: str, moves: Sequence[tuple[UUID, int, datetime | None]]) -> None:
+        heads = self.heads[heads_of(category).category]
+        for stream_id, version, wake_at in moves:
+            head = heads.get(stream_id)
+            if head is not None and head.version == version:
+                live = head.lease_until if head.lease_until is not None and head.lease_until > self.clock else None
+                heads[stream_id] = replace(head, wake_at=_earliest(wake_at, live))
+
+    async def published(self, token: OutboxToken) -> None:
+        self._unpublished.pop(token, None)
+
+    async def flush(self) -> None:
+        """Nothing waits here."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    async def events(
+        self, category: str, stream_ids: Collection[UUID], *, tenant_group: UUID
+    ) -> Mapping[UUID, tuple[Recorded, ...]]:
+        found = {}
+        for stream_id in stream_ids:
+            head = self.heads[category].get(stream_id)
+            if head is not None and head.tenant_group == tenant_group:
+                found[stream_id] = tuple(self._streams[stream_id])
+        return found
+
+    async def blobs(self, tenant_group: UUID, digests: Collection[str]) -> Mapping[str, bytes]:
+        return {d: self._blobs[tenant_group, d] for d in digests if (tenant_group, d) in self._blobs}
+
+    async def put_blobs(self, tenant_group: UUID, blobs: Mapping[str, bytes]) -> None:
+        for digest in blobs:
+            digest_bytes(digest)
+        for digest, content in blobs.items():
+            self._blobs.setdefault((tenant_group, digest), content)
+
+    # Clockwork
+
+    async def due(self, category: str, *, limit: int, after: tuple[datetime, UUID] | None = None) -> Sequence[Due]:
+        found = sorted(
+            (head.wake_at, stream_id)
+            for stream_id, head in self.heads[category].items()
+            if head.wake_at is not None and head.wake_at <= self.clock
+        )
+        return [Due(category, i, at) for at, i in found if after is None or (at, i) > after][:limit]
+
+    async def due_deliveries(self, *, older_than: timedelta, limit: int) -> Sequence[UUID]:
+        old = [d for d in self._in_order() if d.received_at is not None and d.received_at <= self.clock - older_than]
+        return [delivery.id for delivery in old[:limit]]
+
+    async def unpublished(
+        self, *, older_than: timedelta, limit: int
+    ) -> Sequence[tuple[OutboxToken, Sequence[Written]]]:
+        old = [(t, w) for t, (at, w) in self._unpublished.items() if at <= self.clock - older_than]
+        return old[:limit]
+
+    async def hold_lease(self, name: str, holder: UUID, *, for_: timedelta) -> bool:
+        held = self._leases.get(name)
+        if held is not None and held[0] != holder and held[1] > self.clock:
+            return False
+        self._leases[name] = (holder, self.clock + for_)
+        return True
+
+    async def release_lease(self, name: str, holder: UUID) -> None:
+        held = self._leases.get(name)
+        if held is not None and held[0] == holder:
+            del self._leases[name]
+
+    # Claims
+
+    async def claim(self, subjects: Collection[str] | None, *, limit: int, lease: timedelta) -> Sequence[Claimed]:
+        turn = sorted(
+            (-ready.priority, ready.queued_at, attempt_id)
+            for attempt_id, ready in self._ready.items()
+            if subjects is None or ready.subject in subjects
+        )
+        claimed = []
+        for _, _, attempt_id in turn[:limit]:
+            del self._ready[attempt_id]
+            head = self.heads["attempt"].get(attempt_id)
+            if head is None or not self._claimable(head):
+                continue
+            until = self.clock + lease
+            claim = self._mint_claim()
+            self.heads["attempt"][attempt_id] = replace(head, claim=claim, lease_until=until, wake_at=until)
+            claimed.append(Claimed(attempt_id, claim, until))
+        return claimed
+
+    def _claimable(self, head: Head) -> bool:
+        run = self.heads["run"].get(head.columns["run_id"])
+        free = head.claim is None or (head.lease_until is not None and head.lease_until <= self.clock)
+        return free and head.state == "queued" and run is not None and run.state in RUN_ACTIVE
+
+    async def renew(self, claims: Collection[tuple[UUID, UUID]], *, lease: timedelta) -> frozenset[UUID]:
+        held = set()
+        until = self.clock + lease
+        for attempt_id, claim in claims:
+            head = self.heads["attempt"].get(attempt_id)
+            if head is not None and head.claim == claim:
+                self.heads["attempt"][attempt_id] = replace(head, lease_until=until, wake_at=until)
+                held.add(attempt_id)
+        return frozenset(held)
+
+    async def waiting(self) -> Mapping[str, int]:
+        return Counter(ready.subject for ready in self._ready.values())
+
+    # Deliveries
+
+    async def accept(self, delivery: Delivery, blobs: Mapping[str, bytes]) -> bool:
+        if delivery.id in self._deliveries or delivery.id in self.heads["inbound"]:
+            return False
+        await self.put_blobs(delivery.tenant_group, blobs)
+        self._deliveries[delivery.id] = replace(delivery, received_at=self.clock)
+        return True
+
+    async def deliveries(self, ids: Collection[UUID]) -> Sequence[Delivery]:
+        return [delivery for delivery in self._in_order() if delivery.id in ids]
+
+    def _in_order(self) -> list[Delivery]:
+        return sorted(self._deliveries.values(), key=lambda d: (d.received_at or self.clock, d.id))
+
+
+def _newborn(birth: BirthItem) -> Head:
+    return Head(
+        tenant_group=birth.metadata.tenant_group,
+        tenant=birth.metadata.tenant,
+        version=1,
+        state=birth.row.state,
+        digest=birth.digest,
+        wake_at=birth.row.wake_at,
+        columns=dict(birth.row.columns),
+    )
+
+
+def _earliest(*moments: datetime | None) -> datetime | None:
+    return min((moment for moment in moments if moment is not None), default=None)

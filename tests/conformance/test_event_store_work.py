@@ -1,0 +1,276 @@
+"""Claims, wakes, the outbox, deliveries and leases, alike in every adapter."""
+
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from contracts.base import BlobRef
+from contracts.events.inbound import InboundReceived
+from contracts.events.run import RunResumed, RunSuspended
+from libs.canonical import blob
+from libs.eventstore.port import Delivery, Loaded
+from libs.ids import mint
+from tests.conformance.test_store_samples import (
+    AT,
+    BLOB,
+    GROUP,
+    LEASE,
+    TENANT,
+    append,
+    birth,
+    cancelled,
+    created,
+    queued,
+    stage,
+    started,
+    succeeded,
+)
+from tests.support.postgres import World
+
+SUBJECT = "work.echo.default"
+SECOND = timedelta(seconds=1)
+
+
+async def loaded(world: World, category: str, stream_id: UUID) -> Loaded:
+    return (await world.store.load(category, {stream_id: 0})).streams[stream_id]
+
+
+async def queue(world: World, *attempts: UUID, subject: str = SUBJECT) -> UUID:
+    """A running run with these attempts in `ready`."""
+    run = mint()
+    births = tuple(birth("attempt", a, queued(run, number=n), work_subject=subject) for n, a in enumerate(attempts, 1))
+    await world.store.append("run", [append("run", run, created(), started(), births=births)])
+    return run
+
+
+async def test_work_is_claimed_once_oldest_first(world: World) -> None:
+    first, second, third = mint(), mint(), mint()
+    await queue(world, first)
+    await world.advance(SECOND)
+    await queue(world, second, third)
+    assert await world.store.waiting() == {SUBJECT: 3}
+
+    (claimed,) = await world.store.claim([SUBJECT], limit=1, lease=LEASE)
+    assert claimed.attempt_id == first
+    assert (await loaded(world, "attempt", first)).wake_at == claimed.lease_until
+    rest = await world.store.claim(None, limit=10, lease=LEASE)
+    assert {c.attempt_id for c in rest} == {second, third}
+    assert len({c.claim for c in rest} | {claimed.claim}) == 3
+    assert await world.store.claim(None, limit=10, lease=LEASE) == []
+    assert await world.store.waiting() == {}
+
+
+async def test_a_claim_takes_its_subjects_only(world: World) -> None:
+    ours, theirs = mint(), mint()
+    await queue(world, ours)
+    await queue(world, theirs, subject="work.claude_code.default")
+    claimed = await world.store.claim([SUBJECT, "work.sdk.default"], limit=10, lease=LEASE)
+    assert [c.attempt_id for c in claimed] == [ours]
+    assert await world.store.waiting() == {"work.claude_code.default": 1}
+    assert await world.store.claim([], limit=10, lease=LEASE) == []
+
+
+async def test_work_of_a_run_that_is_not_active_is_dropped(world: World) -> None:
+    suspended, ended, alive = mint(), mint(), mint()
+    runs = [await queue(world, a) for a in (suspended, ended, alive)]
+    paused = append("run", await loaded(world, "run", runs[0]), RunSuspended(at=AT, reason="wait"))
+    over = append("run", await loaded(world, "run", runs[1]), cancelled())
+    await world.store.append("run", [paused, over])
+
+    claimed = await world.store.claim(None, limit=10, lease=LEASE)
+    assert [c.attempt_id for c in claimed] == [alive]
+    assert await world.store.waiting() == {}
+
+    resumed = append("run", await loaded(world, "run", runs[0]), RunResumed(at=AT), ready={suspended: SUBJECT})
+    await world.store.append("run", [resumed])
+    assert [c.attempt_id for c in await world.store.claim(None, limit=10, lease=LEASE)] == [suspended]
+
+
+async def test_work_that_is_held_or_done_is_not_claimed_again(world: World) -> None:
+    held, done = mint(), mint()
+    run = await queue(world, held, done)
+    claims = {c.attempt_id: c.claim for c in await world.store.claim(None, limit=2, lease=LEASE)}
+    finished = append(
+        "attempt", await loaded(world, "attempt", done), succeeded(claims[done]), claim=claims[done], release=True
+    )
+    await world.store.append("attempt", [finished])
+    again = append("run", await loaded(world, "run", run), stage("again"), ready={held: SUBJECT, done: SUBJECT})
+    await world.store.append("run", [again])
+    assert await world.store.claim(None, limit=10, lease=LEASE) == []
+    assert await world.store.waiting() == {}
+
+    again = append("run", await loaded(world, "run", run), stage("once more"), ready={held: SUBJECT})
+    await world.store.append("run", [again])
+    await world.advance(LEASE + SECOND)
+    (taken,) = await world.store.claim(None, limit=10, lease=LEASE)
+    assert taken.attempt_id == held
+    assert taken.claim != claims[held]
+    late = append("attempt", await loaded(world, "attempt", held), succeeded(claims[held]), claim=claims[held])
+    assert [f.fate for f in (await world.store.append("attempt", [late])).appended] == ["lost"]
+
+
+async def test_queueing_twice_is_queueing_once(world: World) -> None:
+    attempt = mint()
+    run = await queue(world, attempt)
+    await world.store.append(
+        "run", [append("run", await loaded(world, "run", run), stage("x"), ready={attempt: "work.other.default"})]
+    )
+    assert await world.store.waiting() == {SUBJECT: 1}
+
+
+async def test_leases_are_renewed_by_their_holder_only(world: World) -> None:
+    ours, theirs = mint(), mint()
+    await queue(world, ours, theirs)
+    claims = {c.attempt_id: c.claim for c in await world.store.claim(None, limit=2, lease=LEASE)}
+    before = await loaded(world, "attempt", ours)
+    await world.advance(SECOND)
+    assert await world.store.renew([(ours, claims[ours]), (theirs, mint()), (mint(), mint())], lease=LEASE) == {ours}
+    after = await loaded(world, "attempt", ours)
+    assert before.wake_at is not None
+    assert after.wake_at is not None
+    assert after.wake_at >= before.wake_at + SECOND
+    assert after.version == before.version
+    assert await world.store.renew([], lease=LEASE) == frozenset()
+
+
+async def test_due_wakes_come_oldest_first_page_by_page(world: World) -> None:
+    now = await world.store.now()
+    runs = [mint() for _ in range(5)]
+    wakes = [now + SECOND * n for n in (3, 1, 2, 2)] + [None]
+    await world.store.append(
+        "run", [append("run", run, created(), wake_at=wake) for run, wake in zip(runs, wakes, strict=True)]
+    )
+    assert await world.store.due("run", limit=10) == []
+    await world.advance(timedelta(minutes=1))
+    due = await world.store.due("run", limit=10)
+    assert [d.stream_id for d in due] == [runs[1], *sorted(runs[2:4]), runs[0]]
+    page = await world.store.due("run", limit=2)
+    rest = await world.store.due("run", limit=10, after=(page[-1].wake_at, page[-1].stream_id))
+    assert [*page, *rest] == due
+    assert await world.store.due("attempt", limit=10) == []
+
+
+async def test_wakes_move_under_the_gate(world: World) -> None:
+    run, stale = mint(), mint()
+    await world.store.append("run", [append("run", run, created()), append("run", stale, created(), wake_at=AT)])
+    await world.store.move_wakes("run", [(run, 1, AT), (stale, 7, None), (mint(), 1, AT)])
+    assert (await loaded(world, "run", run)).wake_at == AT
+    assert (await loaded(world, "run", stale)).wake_at == AT
+    await world.store.move_wakes("run", [(run, 1, None)])
+    assert (await loaded(world, "run", run)).wake_at is None
+
+
+async def test_a_lease_that_ended_does_not_hold_a_wake_back(world: World) -> None:
+    attempt = mint()
+    await queue(world, attempt)
+    (claimed,) = await world.store.claim(None, limit=1, lease=LEASE)
+    await world.store.move_wakes("attempt", [(attempt, 1, None)])
+    assert (await loaded(world, "attempt", attempt)).wake_at == claimed.lease_until
+    await world.advance(LEASE + SECOND)
+    await world.store.move_wakes("attempt", [(attempt, 1, None)])
+    assert (await loaded(world, "attempt", attempt)).wake_at is None
+
+
+async def test_the_outbox_keeps_what_was_not_published(world: World) -> None:
+    first = await world.store.append("run", [append("run", mint(), created(), started())])
+    attempt = mint()
+    run = mint()
+    work = birth("attempt", attempt, queued(run), work_subject=SUBJECT)
+    second = await world.store.append("run", [append("run", run, created(), births=(work,))])
+    assert first.outbox is not None
+    assert second.outbox is not None
+
+    assert await world.store.unpublished(older_than=timedelta(minutes=1), limit=10) == []
+    await world.advance(timedelta(minutes=2))
+    old = await world.store.unpublished(older_than=timedelta(minutes=1), limit=10)
+    assert [(token, tuple(written)) for token, written in old] == [
+        (first.outbox, first.written),
+        (second.outbox, second.written),
+    ]
+    assert len(await world.store.unpublished(older_than=timedelta(0), limit=1)) == 1
+
+    await world.store.published(first.outbox)
+    third = await world.store.append("run", [append("run", mint(), created())])
+    assert [t for t, _ in await world.store.unpublished(older_than=timedelta(0), limit=9)] == [
+        second.outbox,
+        third.outbox,
+    ]
+    assert third.outbox is not None
+    for token in (second.outbox, third.outbox, third.outbox):
+        await world.store.published(token)
+    await world.store.flush()
+    assert await world.store.unpublished(older_than=timedelta(0), limit=10) == []
+
+
+def delivery(external_id: str = "42") -> tuple[Delivery, dict[str, bytes]]:
+    payload, content = blob({"issue": {"key": "ABC-1"}})
+    return (
+        Delivery(
+            id=mint(),
+            tenant_group=GROUP,
+            tenant=TENANT,
+            source="jira",
+            adapter="jira",
+            external_id=external_id,
+            event="issue.updated",
+            keys={"issue": "ABC-1", "n": 1.0},
+            payload=payload,
+            body_sha256="2" * 64,
+            traceparent=None,
+        ),
+        {payload.digest: content},
+    )
+
+
+async def test_a_delivery_is_kept_until_it_is_recorded(world: World) -> None:
+    ours, content = delivery()
+    assert await world.store.accept(ours, content)
+    assert not await world.store.accept(replace(ours, event="other"), {})
+    (found,) = await world.store.deliveries([ours.id, mint()])
+    assert found.received_at is not None
+    assert replace(found, received_at=None) == ours
+    assert await world.store.blobs(GROUP, content) == content
+
+    assert await world.store.due_deliveries(older_than=timedelta(minutes=1), limit=10) == []
+    await world.advance(timedelta(minutes=2))
+    assert await world.store.due_deliveries(older_than=timedelta(minutes=1), limit=10) == [ours.id]
+
+    received = InboundReceived(
+        at=AT,
+        source=ours.source,
+        external_id=ours.external_id,
+        event=ours.event,
+        keys={},
+        payload=BLOB,
+        body_sha256=ours.body_sha256,
+    )
+    await world.store.append("inbound", [append("inbound", ours.id, received)])
+    assert await world.store.deliveries([ours.id]) == []
+    assert await world.store.due_deliveries(older_than=timedelta(0), limit=10) == []
+    assert not await world.store.accept(ours, content), "recorded already: a duplicate for ever"
+
+
+async def test_a_delivery_without_its_body_says_how_long_it_is(world: World) -> None:
+    ours, _ = delivery()
+    await world.store.accept(replace(ours, payload=BlobRef(digest="3" * 64, bytes=12)), {})
+    (found,) = await world.store.deliveries([ours.id])
+    assert found.payload == BlobRef(digest="3" * 64, bytes=12)
+
+
+@pytest.mark.parametrize("release", [True, False])
+async def test_a_named_lease_has_one_holder(world: World, release: bool) -> None:
+    ours, theirs = mint(), mint()
+    assert await world.store.hold_lease("scheduler", ours, for_=LEASE)
+    assert not await world.store.hold_lease("scheduler", theirs, for_=LEASE)
+    assert await world.store.hold_lease("other", theirs, for_=LEASE)
+    assert await world.store.hold_lease("scheduler", ours, for_=LEASE)
+    await world.store.release_lease("scheduler", theirs)
+    assert not await world.store.hold_lease("scheduler", theirs, for_=LEASE)
+    if release:
+        await world.store.release_lease("scheduler", ours)
+    else:
+        await world.advance(LEASE + SECOND)
+    assert await world.store.hold_lease("scheduler", theirs, for_=LEASE)
+    assert not await world.store.hold_lease("scheduler", ours, for_=LEASE)
