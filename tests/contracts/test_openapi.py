@@ -1,0 +1,126 @@
+"""The API's description of itself: complete, valid in its references, and one problem shape."""
+
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from services.api import openapi, problems
+from services.api.routes import ROUTERS, TAGS
+
+OPEN = {"/healthz", "/readyz"}
+WEBHOOK = "/api/public/workflows/events/{source}"
+
+
+@pytest.fixture(scope="module")
+def description() -> dict[str, Any]:
+    app = FastAPI(title="Minutebook", version="0", description=openapi.DESCRIPTION, openapi_tags=TAGS)
+    problems.install(app)
+    openapi.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    return app.openapi()
+
+
+def operations(description: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (method.upper(), path, operation)
+        for path, found in description["paths"].items()
+        for method, operation in found.items()
+    ]
+
+
+def test_the_documented_paths_are_there(description: dict[str, Any]) -> None:
+    prefix = "/api/public/admin/workflows"
+    assert {(method, path) for method, path, _ in operations(description)} == {
+        ("POST", f"{prefix}/definitions/{{definition_id}}/runs"),
+        ("GET", f"{prefix}/definitions"),
+        ("GET", f"{prefix}/definitions/{{definition_id}}"),
+        ("PUT", f"{prefix}/definitions"),
+        ("GET", f"{prefix}/runs"),
+        ("GET", f"{prefix}/runs/{{run_id}}"),
+        ("GET", f"{prefix}/runs/{{run_id}}/history"),
+        ("GET", f"{prefix}/runs/{{run_id}}/artifacts/{{step}}"),
+        ("POST", f"{prefix}/runs/{{run_id}}/cancel"),
+        ("POST", f"{prefix}/runs/{{run_id}}/suspend"),
+        ("POST", f"{prefix}/runs/{{run_id}}/resume"),
+        ("POST", f"{prefix}/runs/{{run_id}}/steps/{{step}}/retry"),
+        ("GET", f"{prefix}/inbox"),
+        ("GET", f"{prefix}/decisions/{{decision_id}}"),
+        ("POST", f"{prefix}/decisions/{{decision_id}}/{{outcome}}"),
+        ("GET", f"{prefix}/effects"),
+        ("GET", f"{prefix}/me"),
+        ("POST", WEBHOOK),
+        ("GET", "/healthz"),
+        ("GET", "/readyz"),
+    }
+
+
+def test_every_operation_says_what_it_does_and_what_it_answers(description: dict[str, Any]) -> None:
+    for method, path, operation in operations(description):
+        where = f"{method} {path}"
+        assert operation["description"], where
+        assert operation["tags"], where
+        success = [code for code in operation["responses"] if code.startswith("2")]
+        assert success, where
+        for code in success:
+            schema = operation["responses"][code]["content"]["application/json"]["schema"]
+            assert schema.get("$ref"), f"{where} {code} has no model"
+
+
+def test_every_error_is_the_one_problem(description: dict[str, Any]) -> None:
+    for method, path, operation in operations(description):
+        if path in OPEN:
+            continue
+        errors = {code: response for code, response in operation["responses"].items() if code >= "4"}
+        assert {"401", "403", "503"} <= errors.keys(), f"{method} {path}"
+        for code, response in errors.items():
+            schema = response["content"]["application/problem+json"]["schema"]
+            assert schema == {"$ref": "#/components/schemas/Problem"}, f"{method} {path} {code}"
+        if method in {"POST", "PUT"}:
+            assert {"400", "413", "422"} <= errors.keys(), f"{method} {path}"
+    assert "HTTPValidationError" not in description["components"]["schemas"]
+    assert description["components"]["schemas"]["Problem"]["properties"]["code"]["description"]
+
+
+def test_every_operation_but_health_names_its_security(description: dict[str, Any]) -> None:
+    schemes = description["components"]["securitySchemes"]
+    assert schemes["token"]["scheme"] == "bearer"
+    assert schemes["api_key"]["name"] == "x-api-key"
+    for method, path, operation in operations(description):
+        found = operation.get("security", [])
+        if path in OPEN:
+            assert found == []
+            continue
+        assert {"token": []} in found, f"{method} {path}"
+        assert {"api_key": []} in found, f"{method} {path}"
+        assert ({} in found) == (path == WEBHOOK)
+
+
+def test_every_reference_leads_somewhere(description: dict[str, Any]) -> None:
+    schemas = description["components"]["schemas"]
+    todo: list[Any] = [description]
+    seen = 0
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict):
+            ref = item.get("$ref")
+            if isinstance(ref, str):
+                seen += 1
+                assert ref.startswith("#/components/schemas/")
+                assert ref.rsplit("/", 1)[1] in schemas, ref
+            todo.extend(item.values())
+        elif isinstance(item, list):
+            todo.extend(item)
+    assert seen > 50
+
+
+def test_what_callers_send_has_an_example(description: dict[str, Any]) -> None:
+    for name in ("StartRunRequest", "DecideRequest", "SyncRequest"):
+        assert description["components"]["schemas"][name]["examples"]
+
+
+def test_every_property_of_an_answer_that_counts_names_its_unit(description: dict[str, Any]) -> None:
+    for name, schema in description["components"]["schemas"].items():
+        for key in schema.get("properties", {}):
+            assert not key.endswith(("_cost", "_duration", "_timeout", "_ms")), f"{name}.{key}"
