@@ -33,15 +33,15 @@ def load_folder(files: Mapping[str, str]) -> Folder:
     sources = _sources(layout, problems)
     servers = _servers(layout, problems)
     declared = Declared(
-        sources=frozenset(str(source.get("id")) for source in sources) if layout.sources is not None else None,
-        tools={name: frozenset(server.get("tools") or {}) for name, server in servers.items()} or None,
+        sources=None if sources is None else frozenset(str(source.get("id")) for source in sources),
+        tools={name: _tools(server) for name, server in servers.items()} or None,
     )
     drafts = [_workflow(bundle, declared, problems) for bundle in layout.workflows]
     problems.raise_if_any()
     return Folder(
         workflows=tuple(draft.bundle() for draft in drafts if draft),
-        sources=tuple(build.source(source) for source in sources),
-        servers=tuple(build.server(server) for server in servers.values()),
+        sources=tuple(build.source(source) for source in sources or ()),
+        servers=tuple(build.server(server) for server in servers.values() if server),
     )
 
 
@@ -105,9 +105,11 @@ def _attach(agent: Checked, bundle: BundleFiles, draft: _Draft, problems: Proble
             draft.schemas[output] = schema
 
 
-def _sources(layout: Layout, problems: Problems) -> tuple[Checked, ...]:
+def _sources(layout: Layout, problems: Problems) -> tuple[Checked, ...] | None:
+    """The declared sources; None when there is no such file, or when not all of it could be read."""
     if layout.sources is None:
-        return ()
+        return None
+    before = len(problems)
     document = _document("sources.yaml", layout.sources, "sources", SOURCES_FILE, problems)
     sources: tuple[Checked, ...] = (document.get("sources") or ()) if document else ()
     seen: set[str] = set()
@@ -116,18 +118,21 @@ def _sources(layout: Layout, problems: Problems) -> tuple[Checked, ...]:
         if id_ in seen:
             source.refuse("id", f"`{id_}` is declared already; source ids are unique in the installation")
         seen.add(id_)
-    return sources
+    return sources if len(problems) == before else None
 
 
-def _servers(layout: Layout, problems: Problems) -> dict[str, Checked]:
-    servers: dict[str, Checked] = {}
+def _servers(layout: Layout, problems: Problems) -> dict[str, Checked | None]:
+    """The declared servers by the name of their file; None for one that could not be read."""
+    servers: dict[str, Checked | None] = {}
     for name, text in layout.servers.items():
         document = _document(f"mcp/{name}.yaml", text, "server", SERVER_FILE, problems)
         server = document.get("server") if document else None
-        if not isinstance(server, Checked):
-            continue
-        id_ = server.get("id")
-        if id_ is not None and id_ != name:
-            server.refuse("id", f"`{id_}` is not the name of its file; make it `{name}`, or rename the file")
         servers[name] = server
+        if server and (id_ := server.get("id")) is not None and id_ != name:
+            server.refuse("id", f"`{id_}` is not the name of its file; make it `{name}`, or rename the file")
     return servers
+
+
+def _tools(server: Checked | None) -> frozenset[str] | None:
+    tools = server.get("tools") if server else None
+    return None if tools is None else frozenset(tools)

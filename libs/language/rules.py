@@ -17,10 +17,13 @@ from libs.language.templates import check_args, check_effect_key
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the folder declares beside workflows. None where it declares nothing of the kind, so nothing is known."""
+    """What the folder declares beside workflows, as far as it is known.
+
+    None where it declares nothing of the kind, or where what declares it has problems of its own.
+    """
 
     sources: frozenset[str] | None = None
-    tools: Mapping[str, frozenset[str]] | None = None
+    tools: Mapping[str, frozenset[str] | None] | None = None
 
 
 def check_workflow(workflow: Checked, *, directory: str, declared: Declared) -> Outline:
@@ -58,7 +61,8 @@ def _check_triggers(workflow: Checked, declared: Declared) -> None:
         workflow.refuse("run_as", "required with an event trigger: the email of the service user that owns its runs")
     for trigger in events:
         source = trigger.get("source")
-        if trigger.get("match") == {}:
+        match = trigger.at("match").node
+        if "match" in trigger.values and isinstance(match, nodes.Mapping) and not match.entries:
             trigger.refuse("match", "must not be empty, or every event of the source starts a run")
         if source and declared.sources is not None and source not in declared.sources:
             trigger.refuse("source", f"`{source}` is not declared in sources.yaml{hint(source, declared.sources)}")
@@ -209,5 +213,7 @@ def _check_tool(step: Checked, declared: Declared) -> None:
         return
     if system not in declared.tools:
         step.refuse("system", f"no server `{system}` under mcp/{hint(system, declared.tools)}")
-    elif tool is not None and tool not in declared.tools[system]:
-        step.refuse("tool", f"mcp/{system}.yaml declares no tool `{tool}`{hint(tool, declared.tools[system])}")
+        return
+    tools = declared.tools[system]
+    if tool is not None and tools is not None and tool not in tools:
+        step.refuse("tool", f"mcp/{system}.yaml declares no tool `{tool}`{hint(tool, tools)}")

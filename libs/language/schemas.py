@@ -16,6 +16,7 @@ from libs.language.problems import Problems
 from libs.language.reader import FILE_CHARS_MAX, normalise
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+IN_PLACE_MAX: Final = 32
 _BYTES_MAX: Final = 4 * FILE_CHARS_MAX
 _IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
 _IN_PLACE_ONE: Final = ("not", "if", "then", "else")
@@ -86,25 +87,26 @@ def _references(root: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 continue
             targets.setdefault(id(schema), []).append(target)
             todo.append(target)
-    if _circles(root, targets):
-        yield "$ref", "a reference leads back to itself without a step into the value, so checking would never end"
+    if objection := _endless(root, targets):
+        yield "$ref", objection
 
 
-def _circles(root: dict[str, Any], targets: dict[int, list[Any]]) -> bool:
-    """Whether some schema applies itself to the same value, through references and combinations."""
+def _endless(root: dict[str, Any], targets: dict[int, list[Any]]) -> str | None:
+    """Why checking a value might never end, or end too deep: schemas that apply schemas to the same value."""
+    heights: dict[int, int] = {}
     open_: set[int] = set()
-    done: set[int] = set()
 
-    def visit(schema: Any) -> bool:
-        if not isinstance(schema, dict) or id(schema) in done:
-            return False
+    def height(schema: Any) -> int:
+        """How many schemas follow one another on one value, this one included."""
+        if not isinstance(schema, dict):
+            return 0
         if id(schema) in open_:
-            return True
-        open_.add(id(schema))
-        circles = any(visit(inner) for inner in (*_applied(schema), *targets.get(id(schema), ())))
-        open_.discard(id(schema))
-        done.add(id(schema))
-        return circles
+            raise _CircleError
+        if id(schema) not in heights:
+            open_.add(id(schema))
+            heights[id(schema)] = 1 + max((height(one) for one in _applied(schema, targets)), default=0)
+            open_.discard(id(schema))
+        return heights[id(schema)]
 
     todo: list[Any] = [root]
     known: set[int] = set()
@@ -113,16 +115,24 @@ def _circles(root: dict[str, Any], targets: dict[int, list[Any]]) -> bool:
         if not isinstance(schema, dict) or id(schema) in known:
             continue
         known.add(id(schema))
-        if visit(schema):
-            return True
+        try:
+            if height(schema) > IN_PLACE_MAX:
+                return f"references and combinations follow one another more than {IN_PLACE_MAX} deep on one value"
+        except _CircleError:
+            return "a reference leads back to itself without a step into the value, so checking would never end"
         todo.extend((*DRAFT202012.subresources_of(schema), *targets.get(id(schema), ())))
-    return False
+    return None
 
 
-def _applied(schema: dict[str, Any]) -> Iterator[Any]:
+class _CircleError(Exception):
+    """A schema applies itself to the same value."""
+
+
+def _applied(schema: dict[str, Any], targets: dict[int, list[Any]]) -> Iterator[Any]:
     """The schemas that a schema applies to the very value it is applied to."""
     for name in _IN_PLACE:
         yield from schema.get(name, ())
     for name in _IN_PLACE_ONE:
         yield schema.get(name)
     yield from schema.get("dependentSchemas", {}).values()
+    yield from targets.get(id(schema), ())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from contracts.base import JsonObject
+from contracts.base import JsonObject, JsonValue
 from libs.language.expressions import ExpressionError, GateError, evaluate, parse
 
 OUTPUT: JsonObject = {
@@ -12,7 +12,7 @@ OUTPUT: JsonObject = {
     "size": "small",
     "with-dash": 1,
 }
-STEPS = {"design": {"risks": ["late"], "score": 0.5}}
+STEPS: dict[str, JsonValue] = {"design": {"risks": ["late"], "score": 0.5}}
 CONTEXT: JsonObject = {"jira_key": "FERRY-142", "priority": 2}
 STATE: JsonObject = {"branch": "workflow/1"}
 
