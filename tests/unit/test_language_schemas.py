@@ -32,14 +32,14 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize("schema", [{"type": "object"}, TREE, chain(20)])
-def test_a_schema_is_read(schema: dict[str, Any]) -> None:
-    assert read(schema) == schema
-
-
 def chain(length: int) -> dict[str, Any]:
     links: dict[str, Any] = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(length)}
     return {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**links, f"d{length}": True}}
+
+
+@pytest.mark.parametrize("schema", [{"type": "object"}, TREE, chain(20)])
+def test_a_schema_is_read(schema: dict[str, Any]) -> None:
+    assert read(schema) == schema
 
 
 @pytest.mark.parametrize(
