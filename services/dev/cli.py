@@ -66,11 +66,12 @@ def dev(
     port: Annotated[int, typer.Option(help="port of the API; 0 takes a free one")] = PORT_DEFAULT,
     reset: ResetOption = False,
     definitions: DefinitionsOption = DEFINITIONS,
+    live: Annotated[bool, typer.Option("--live", help="ask the provider's models, with ANTHROPIC_API_KEY")] = False,
 ) -> None:
     """Run the whole product on this machine until it is stopped. Runs survive a restart on the same folder."""
     console = Console(highlight=False, soft_wrap=True)
     configure_logs("dev", level="warning")
-    options = Options(data_dir=data_dir or DEFAULT_DATA_DIR, port=port, reset=reset, definitions=definitions)
+    options = Options(data_dir=data_dir or DEFAULT_DATA_DIR, port=port, reset=reset, definitions=definitions, live=live)
 
     async def stay_up() -> None:
         async with Stack(options, lambda what: console.print(f"{what} …", style="dim")) as stack:

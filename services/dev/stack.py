@@ -1,6 +1,7 @@
 """The composition root: embedded servers and the seven services in one process, as a laptop runs them."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import asyncpg
 from libs.bus.declare import declare
 
 from contracts.envelope import Owner as ServiceName
-from contracts.errors import Unavailable
+from contracts.errors import Rejected, Unavailable
 from libs.config import Secrets, Settings
 from libs.postgres.migrate import migrate
 from libs.process import Tools
@@ -67,7 +68,7 @@ BUILDERS: Final[Mapping[ServiceName, Builder]] = {
 class Options:
     """How to start a stack. `definitions` is synced at every start; `port` 0 takes a free one.
 
-    Without `keep`, what it stored goes when it stops.
+    Without `keep`, what it stored goes when it stops. `live` asks the provider's models with ANTHROPIC_API_KEY.
     """
 
     data_dir: Path
@@ -75,6 +76,7 @@ class Options:
     reset: bool = False
     definitions: Path = DEFINITIONS
     keep: bool = True
+    live: bool = False
 
 
 class Stack:
@@ -88,6 +90,7 @@ class Stack:
         self.api_url = ""
         self.sandbox_calls = Path()
         self.owner_dsn = ""
+        self.scripted_model_url = ""
         self.webhook_secret = ""
         self._children: dict[str, RunningPostgres | RunningNats] = {}
 
@@ -135,7 +138,7 @@ class Stack:
                 "nats_url": settings.nats_url,
                 "postgres_dsn": self.owner_dsn,
                 "sandbox_calls": str(self.sandbox_calls),
-                "scripted_model_url": settings.anthropic_base_url,
+                "scripted_model_url": self.scripted_model_url,
                 "webhook_secrets": {"jira": self.webhook_secret},
             }
         )
@@ -160,6 +163,7 @@ class Stack:
         self._exit.push_async_callback(target.stop)
         model = await serve(scripted_model(load_scripts(self._options.definitions)).app)
         self._exit.push_async_callback(model.stop)
+        self.scripted_model_url = model.url
 
         self.webhook_secret = data.secret("jira webhook")
         secrets = Secrets(
@@ -167,14 +171,14 @@ class Stack:
                 "jira_webhook_secret": self.webhook_secret,
                 "github_mcp_url": f"{target.url}/mcp",
                 "github_mcp_token": data.secret("sandbox"),
-                "anthropic_api_key": "scripted",
+                "anthropic_api_key": _provider_key() if self._options.live else "scripted",
             }
         )
         settings = Settings(
             postgres_dsn=postgres.dsn(user=APP_ROLE, database=DATABASE),
             nats_url=nats.url,
             http_port=self._options.port,
-            anthropic_base_url=model.url,
+            anthropic_base_url=None if self._options.live else model.url,
         )
         return settings, secrets
 
@@ -190,6 +194,15 @@ class Stack:
         await api.start()
         self.tokens = await seed(Identity(tools.store, tools.bus), data)
         return api
+
+
+def _provider_key() -> str:
+    key = os.environ.get("ANTHROPIC_API_KEY")
+    if not key:
+        raise Rejected(
+            "dev.no_provider_key", "--live asks the provider's models: set ANTHROPIC_API_KEY, or leave it out"
+        )
+    return key
 
 
 async def _create_database(dsn: str) -> None:
