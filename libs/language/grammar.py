@@ -60,25 +60,26 @@ def _shape(*required: tuple[str, Check], later: str = "", **optional: Check) -> 
 
 def _by_kind(shapes: dict[str, Shape], *, later: frozenset[str]) -> Check:
     """A mapping whose `kind` says which keys it has. Of a kind that is not supported yet only the key is read."""
-    kind_of = one_of(frozenset(shapes), later=later)
-    nameless = Shape({"kind": Field(kind_of, required=True)})
+    nameless = Shape({"kind": Field(one_of(frozenset(shapes), later=later), required=True)})
 
     def check(place: Place) -> Checked | Refused:
         node = place.node
         if not isinstance(node, nodes.Mapping):
             return refuse(place, "a mapping")
-        kind = node.entries.get("kind")
-        named = isinstance(kind, nodes.Scalar) and isinstance(kind.value, str) and kind.value in shapes
-        if not named:
-            only = {name: node.entries[name] for name in ("kind",) if name in node.entries}
-            fill(place, nodes.Mapping(only, node.lines, node.line), nameless)
-            key = node.entries.get("key")
-            known = {"key": key.value} if isinstance(key, nodes.Scalar) and isinstance(key.value, str) else {}
-            return Checked(place, known, frozenset(node.entries))
-        assert isinstance(kind, nodes.Scalar)
-        return fill(place, node, shapes[str(kind.value)])
+        shape = shapes.get(_text_of(node, "kind") or "")
+        if shape:
+            return fill(place, node, shape)
+        kind = {key: value for key, value in node.entries.items() if key == "kind"}
+        fill(place, nodes.Mapping(kind, node.lines, node.line), nameless)
+        key = _text_of(node, "key")
+        return Checked(place, {"key": key} if key else {}, frozenset(node.entries))
 
     return check
+
+
+def _text_of(node: nodes.Mapping, key: str) -> str | None:
+    value = node.entries.get(key)
+    return value.value if isinstance(value, nodes.Scalar) and isinstance(value.value, str) else None
 
 
 _AGENT: Final[dict[str, Check]] = {
@@ -152,10 +153,9 @@ def _match_value(place: Place) -> Any:
     value = json_value(place)
     if isinstance(value, Refused):
         return value
-    listed = isinstance(value, list)
     alternatives: list[Any] = value if isinstance(value, list) else [value]
     if not alternatives or any(item is None or isinstance(item, (dict, list)) for item in alternatives):
-        place.refuse("must be text, a number or a boolean, or a list of them" if not listed else "must list scalars")
+        place.refuse("must be text, a number or a boolean, or a list of them")
         return REFUSED
     if any(isinstance(item, str) and item.startswith("$context.") for item in alternatives):
         place.refuse("a trigger starts a run, so there is no context to compare with; write the value out")

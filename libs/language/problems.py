@@ -9,6 +9,9 @@ from minutebook.models.problem import ProblemItem
 PROBLEMS_MAX = 200
 """Problems that are reported; a file that is not a definition at all would otherwise fill a reply with noise."""
 
+WORD_CHARS_MAX = 100
+"""Characters of a word that are compared with what is known: comparing takes the square of them."""
+
 
 class Problems:
     """What is wrong with the files of a folder, in the order of files and lines."""
@@ -41,7 +44,7 @@ class Problems:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant, None when none is near."""
-    return next(iter(get_close_matches(word, sorted(known), n=1, cutoff=0.6)), None)
+    return next(iter(get_close_matches(word[:WORD_CHARS_MAX], sorted(known), n=1, cutoff=0.6)), None)
 
 
 def hint(word: str, known: Iterable[str]) -> str:

@@ -101,7 +101,9 @@ def _endless(root: dict[str, Any], targets: dict[int, list[Any]]) -> str | None:
         if not isinstance(schema, dict):
             return 0
         if id(schema) in open_:
-            raise _CircleError
+            raise _EndlessError("a reference leads back to itself without a step into the value: it would never end")
+        if len(open_) + heights.get(id(schema), 1) > IN_PLACE_MAX:
+            raise _EndlessError(f"more than {IN_PLACE_MAX} references and combinations follow one another on one value")
         if id(schema) not in heights:
             open_.add(id(schema))
             heights[id(schema)] = 1 + max((height(one) for one in _applied(schema, targets)), default=0)
@@ -116,16 +118,15 @@ def _endless(root: dict[str, Any], targets: dict[int, list[Any]]) -> str | None:
             continue
         known.add(id(schema))
         try:
-            if height(schema) > IN_PLACE_MAX:
-                return f"references and combinations follow one another more than {IN_PLACE_MAX} deep on one value"
-        except _CircleError:
-            return "a reference leads back to itself without a step into the value, so checking would never end"
+            height(schema)
+        except _EndlessError as error:
+            return str(error)
         todo.extend((*DRAFT202012.subresources_of(schema), *targets.get(id(schema), ())))
     return None
 
 
-class _CircleError(Exception):
-    """A schema applies itself to the same value."""
+class _EndlessError(Exception):
+    """Schemas that apply schemas to the same value go too far."""
 
 
 def _applied(schema: dict[str, Any], targets: dict[int, list[Any]]) -> Iterator[Any]:

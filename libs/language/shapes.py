@@ -7,12 +7,13 @@ passed, with their places, so that later rules can judge them and point at the s
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from libs.language import nodes
 from libs.language.problems import Problems, hint, nearest
 
-T = TypeVar("T")
+PATH_PART_CHARS_MAX: Final = 100
+"""Characters of a key that a path repeats; an author's slip may be a whole page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Place:
         self.problems.add(self.file, self.line, self.path, message)
 
     def child(self, key: str, node: nodes.Node, line: int) -> "Place":
+        key = key[:PATH_PART_CHARS_MAX]
         return Place(self.file, f"{self.path}.{key}" if self.path else key, node, line, self.problems)
 
 
