@@ -56,7 +56,7 @@ def _of_run(event: Event, _birth: Event, who: str) -> str | None:
         case r.RunResumed():
             return f"{who} resumed the run"
         case r.RunCompleted():
-            return f"the run completed, {event.outcome}"
+            return f"the run completed: {event.outcome}"
         case r.RunFailed():
             at = f" at {event.step}" if event.step else ""
             return f"the run failed{at} ({event.failure_class}): {_short(event.reason)}"

@@ -12,7 +12,7 @@ import httpx
 from contracts.base import JsonValue
 from contracts.errors import MinutebookError, Unavailable
 from contracts.subjects import DurableSpec
-from libs.bus.port import AskHandler, BatchHandler, Message
+from libs.bus.port import AskHandler, BatchHandler, Bus, Message
 from libs.canonical import blob
 from libs.config import Secrets, Settings
 from libs.domain import attempt
@@ -112,7 +112,6 @@ class World:
 
     database: Database
     tools: Tools
-    bus: InProcessBus
     service: ApiService
     http: httpx.AsyncClient
     identity: Identity
@@ -125,6 +124,12 @@ class World:
     @property
     def store(self) -> PostgresStore:
         return self.tools.store
+
+    @property
+    def bus(self) -> InProcessBus:
+        """The bus of this process."""
+        assert isinstance(self.tools.bus, InProcessBus)
+        return self.tools.bus
 
     async def call(self, method: str, path: str, *, by: str | None = "admin", **request: Any) -> httpx.Response:
         """Send a request; a path without `/api` or a leading `/healthz` and the like is below the prefix."""
@@ -162,7 +167,7 @@ class World:
         attempt_id = UUID(view["steps"][0]["attempts"][-1]["attempt_id"])
         ref, content = blob(output)
         owner: Owner[attempt.State, attempt.Command] = Owner(
-            attempt.CATEGORY, attempt.decide, store=self.store, publisher=Publisher(self.bus, self.store)
+            attempt.CATEGORY, attempt.decide, store=self.store, publisher=Publisher(self.tools.bus, self.store)
         )
         claim = mint()
         commands: list[attempt.Command] = [
@@ -186,18 +191,19 @@ class World:
 
 
 @asynccontextmanager
-async def world(database: Database) -> AsyncIterator[World]:
-    """A world with its users, definitions synced in both tenant groups."""
+async def world(database: Database, *, bus: Bus | None = None) -> AsyncIterator[World]:
+    """A world with its users, definitions synced in both tenant groups. The bus is one of this process unless given."""
     settings = Settings(
         postgres_dsn=database.app_dsn, nats_url="nats://127.0.0.1:1", http_port=0, ask_timeout_seconds=2
     )
     pool = await open_pool(database.app_dsn, application_name="test api")
-    bus = InProcessBus()
+    bus = InProcessBus() if bus is None else bus
     secrets = Secrets(overrides={"jira_webhook_secret": WEBHOOK_SECRET})
     tools = Tools(settings=settings, secrets=secrets, pool=pool, store=PostgresStore(pool), bus=bus)
     service = build(tools)
     build_planner(tools)
     build_decision(tools)
+    await bus.start()
     identity = Identity(tools.store, bus)
     transport = httpx.ASGITransport(app=service.app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
@@ -205,7 +211,6 @@ async def world(database: Database) -> AsyncIterator[World]:
         made = World(
             database=database,
             tools=tools,
-            bus=bus,
             service=service,
             http=http,
             identity=identity,
@@ -217,6 +222,7 @@ async def world(database: Database) -> AsyncIterator[World]:
         await made.sync(sources=True)
         await made.sync(by="outsider")
         yield made
+    await bus.stop()
     await tools.close()
 
 
