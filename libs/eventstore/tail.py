@@ -15,11 +15,12 @@ PAGE: Final = 500
 
 # Positions are given before commits, so a cursor on position alone passes over what commits later. Facts of an earlier
 # era are all committed, and may come from another cluster, whose transaction ids say nothing beside this one's oldest.
+# The limit stands in the text: a plan for a limit unknown would sort everything first.
 _READ: Final = f"""
 select {FACT}, b.content from workflow_history e {SPILLED}
  where (e.era, e.xid, e.position) > ($1::int, $2::text::xid8, $3::bigint)
    and (e.era < (select max(era) from eras) or e.xid < pg_snapshot_xmin(pg_current_snapshot()))
- order by e.era, e.xid, e.position limit $4"""  # noqa: S608 - our own columns
+ order by e.era, e.xid, e.position limit"""  # noqa: S608 - our own columns
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,7 +50,7 @@ async def page(
     Raises:
         contracts.errors.Unavailable: the database does not answer, or a fact is of a newer release.
     """
-    rows = await fetch(pool, _READ, cursor.era, str(cursor.xid), cursor.position, limit)
+    rows = await fetch(pool, f"{_READ} {limit:d}", cursor.era, str(cursor.xid), cursor.position)
     known = mapper or Mapper()
     return [fact(row, known) for row in rows]
 

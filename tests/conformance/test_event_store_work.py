@@ -10,7 +10,7 @@ from contracts.base import BlobRef
 from contracts.events.inbound import InboundReceived
 from contracts.events.run import RunResumed, RunSuspended
 from libs.canonical import blob
-from libs.eventstore.port import Delivery, Loaded
+from libs.eventstore.port import Claims, Clockwork, Deliveries, Delivery, EventStore, Loaded
 from libs.ids import mint
 from tests.conformance.test_store_samples import (
     AT,
@@ -31,6 +31,12 @@ from tests.support.postgres import World
 
 SUBJECT = "work.echo.default"
 SECOND = timedelta(seconds=1)
+
+
+def test_each_adapter_is_every_port(world: World) -> None:
+    """The type checker proves it; this keeps the proof in use."""
+    ports: tuple[EventStore, Clockwork, Claims, Deliveries] = (world.store, world.store, world.store, world.store)
+    assert len(set(map(id, ports))) == 1
 
 
 async def loaded(world: World, category: str, stream_id: UUID) -> Loaded:

@@ -1,9 +1,13 @@
 """The record and its proof: append-only by trigger and by rights, verification, rebuilding."""
 
+from datetime import timedelta
+
 import asyncpg
 import pytest
 
 from contracts.errors import Unavailable
+from contracts.events.inbound import InboundReceived
+from libs.eventstore import tail
 from libs.eventstore.heads import HEADS
 from libs.eventstore.mapper import PAYLOAD_BYTES_MAX
 from libs.eventstore.port import Difference, Verification
@@ -13,6 +17,7 @@ from libs.eventstore.verify import verify
 from libs.ids import mint
 from tests.conformance.test_store_samples import (
     AT,
+    BLOB,
     CATEGORIES,
     GROUP,
     LEASE,
@@ -198,3 +203,39 @@ async def test_a_fact_of_a_newer_release_is_left_to_it(store: PostgresStore, own
     await tamper(owner_pool, "update workflow_history set event_version = 9 where version = 3")
     with pytest.raises(Unavailable, match=r"run\.stage_entered version 9"):
         await store.load("run", {run: 0})
+
+
+async def test_a_new_era_is_written_and_read_after_the_old_one(
+    store: PostgresStore, owner_pool: asyncpg.Pool, pool: asyncpg.Pool
+) -> None:
+    """After a restore the old facts have the transaction ids of another cluster, here greater than any of this one."""
+    async with owner_pool.acquire() as connection, connection.transaction():
+        await connection.execute("set local session_replication_role = replica")
+        await connection.execute("update workflow_history set xid = '123456789012'")
+    await owner_pool.execute("insert into eras(era, reason) values (2, 'restored')")
+    run = mint()
+    result = await store.append("run", [append("run", run, created())])
+    assert result.outbox is not None
+    assert (result.era, result.outbox.era) == (2, 2)
+    facts = [fact async for fact in tail.tail(pool, limit=2)]
+    assert [fact.era for fact in facts] == [1] * 6 + [2]
+    assert facts[-1].stream_id == run
+    ((token, _), *_) = await store.unpublished(older_than=timedelta(0), limit=1)
+    assert token.era == 1
+
+
+async def test_a_delivery_that_came_back_after_it_was_recorded_is_swept(
+    store: PostgresStore, owner_pool: asyncpg.Pool
+) -> None:
+    recorded, waiting = mint(), mint()
+    received = InboundReceived(
+        at=AT, source="jira", external_id="1", event="e", keys={}, payload=BLOB, body_sha256="0" * 64
+    )
+    await store.append("inbound", [append("inbound", recorded, received)])
+    await owner_pool.executemany(
+        "insert into deliveries(id, tenant_group, tenant, source, adapter, external_id, event, keys, payload_digest,"
+        " payload_bytes, body_sha256) values ($1, $1, $1, 'jira', 'jira', '1', 'e', '{}', '', 0, '')",
+        [(recorded,), (waiting,)],
+    )
+    assert await store.due_deliveries(older_than=timedelta(0), limit=10) == [waiting]
+    assert await owner_pool.fetchval("select count(*) from deliveries") == 1
