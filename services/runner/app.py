@@ -3,7 +3,9 @@
 import os
 import socket
 
+from contracts.errors import Rejected
 from contracts.subjects import DURABLES
+from libs.config import Settings
 from libs.domain import attempt
 from libs.owner import Owner, Publisher
 from libs.process import Service, Tools, envelope_handler, wake_handler
@@ -26,7 +28,12 @@ class Runner(Service):
 
 
 def build(tools: Tools) -> Service:
-    """Build the runner on its own connections."""
+    """Build the runner on its own connections.
+
+    Raises:
+        contracts.errors.Rejected: the settings would let leases end between two renewals.
+    """
+    _check(tools.settings)
     owner: Owner[attempt.State, attempt.Command] = Owner(
         attempt.CATEGORY, attempt.decide, store=tools.store, publisher=Publisher(tools.bus, tools.store)
     )
@@ -48,3 +55,13 @@ def build(tools: Tools) -> Service:
     tools.bus.subscribe(durables["runner-history"], envelope_handler(ended.on_facts))
     tools.bus.subscribe(durables["runner-wake"], wake_handler(wakes.on_wake))
     return Runner(tools, worker, Keeper(worker.hand, tools.store, leases, tools.settings))
+
+
+def _check(settings: Settings) -> None:
+    """A lease must outlive a renewal that fails once."""
+    if settings.runner_renew_seconds * 2 > settings.runner_lease_seconds:
+        raise Rejected(
+            "settings.invalid",
+            f"MINUTEBOOK_RUNNER_RENEW_SECONDS is {settings.runner_renew_seconds:g}: it must be at most half of "
+            f"MINUTEBOOK_RUNNER_LEASE_SECONDS, which is {settings.runner_lease_seconds:g}",
+        )

@@ -116,7 +116,7 @@ class Worker:
         return True
 
     async def _fill(self, *, look: bool) -> None:
-        """Claim as much as there are free slots, and start it."""
+        """Claim as much as there are free slots, start it, and see whether there is more."""
         free = self.hand.free
         self._more = free == 0
         if self._more or self._draining:
@@ -128,18 +128,21 @@ class Worker:
                 return
             lease = timedelta(seconds=self._settings.runner_lease_seconds)
             claimed = await self._store.claim(self._subjects, limit=free, lease=lease)
+            if claimed:
+                faultpoint("claim.taken")
+                for claim in claimed:
+                    self.hand.take(claim)
+                await self._begin(claimed)
+            # A claim that came back short may have passed over work whose run has ended, with more behind it.
+            full = len(claimed) == free
+            self._more = full or bool(self._mine(await self._store.waiting()))
         except Unavailable as error:
             _log.warning("cannot look for work", code=error.code)
             return
-        if not claimed:
-            return
-        faultpoint("claim.taken")
-        self._more = len(claimed) == free
-        for claim in claimed:
-            self.hand.take(claim)
-        await self._begin(claimed)
-        if self._more:
+        if full:
             await self._ring()
+        if self._more and self.hand.free:
+            self._bell.set()
 
     async def _begin(self, claimed: Sequence[Claimed]) -> None:
         """Record the starts of a batch of claims and carry each out as a task of its own."""

@@ -33,7 +33,7 @@ from contracts.events.run import (
 )
 from contracts.requests import AttemptRequest
 from contracts.subjects import DurableSpec
-from libs.bus.port import AskHandler, BatchHandler, Message
+from libs.bus.port import ACK, AskHandler, BatchHandler, Delivered, Message
 from libs.canonical import blob, canonical
 from libs.config import Settings
 from libs.domain import attempt, run
@@ -409,6 +409,19 @@ async def test_a_runner_takes_no_more_than_it_has_slots_and_goes_on_when_one_is_
     for attempt_id in attempt_ids:
         await shop.wait(attempt_id, "Queued", "Started", "Succeeded")
     assert set(executor.executions.values()) == {1}
+
+
+async def test_work_of_ended_runs_does_not_hide_what_stands_behind_it(shop: Shop) -> None:
+    for _ in range(5):
+        run_id, _ = await shop.run()
+        await shop.append_run(run_id, RunCancelled(at=AT, reason="stop"))
+    _, (attempt_id,) = await shop.run()
+    runner = shop.runner(runner_slots=1, runner_idle_seconds=300.0).start()
+
+    bell = Delivered("work.echo.default", b'{"count":1}', {}, 1)
+    assert await runner.worker.on_bell([bell]) == [ACK]
+
+    await shop.wait(attempt_id, "Queued", "Started", "Succeeded")
 
 
 async def test_a_full_runner_rings_for_the_others(shop: Shop) -> None:
