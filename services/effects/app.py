@@ -2,8 +2,10 @@
 
 from datetime import timedelta
 
+from contracts.errors import Rejected
 from contracts.subjects import DURABLES
-from libs.domain.effect import CATEGORY, decide
+from libs.config import Settings
+from libs.domain.effect import CALL_TIMEOUT_MAX, CATEGORY, OVERDUE_AFTER, decide
 from libs.owner import Owner, Publisher
 from libs.process import Service, Tools, envelope_handler, wake_handler
 from services.effects.connectors import Connectors
@@ -22,7 +24,7 @@ def build(tools: Tools) -> Service:
         store=store,
         connectors=Connectors(store, tools.secrets),
         queries=queries,
-        start_within=timedelta(seconds=settings.effect_start_seconds),
+        start_within=_start_within(settings),
     )
     handlers = Handlers(owner, store, queries, ledger)
     durables = {durable.name: durable for durable in DURABLES}
@@ -33,3 +35,16 @@ def build(tools: Tools) -> Service:
         await ledger.drain(timedelta(seconds=settings.drain_seconds))
 
     return Service("effects", tools, on_stop=[drain])
+
+
+def _start_within(settings: Settings) -> timedelta:
+    """How late a call may start: so that with the longest timeout and the margin it has ended before it is doubted."""
+    latest = OVERDUE_AFTER - CALL_TIMEOUT_MAX - timedelta(seconds=settings.effect_margin_seconds)
+    wanted = timedelta(seconds=settings.effect_start_seconds)
+    if wanted > latest:
+        raise Rejected(
+            "settings.invalid",
+            "MINUTEBOOK_EFFECT_START_SECONDS and MINUTEBOOK_EFFECT_MARGIN_SECONDS add up to more than "
+            f"{(OVERDUE_AFTER - CALL_TIMEOUT_MAX).total_seconds():g} s, the time that a pending effect allows them",
+        )
+    return wanted

@@ -36,7 +36,7 @@ _log = get_logger("effects.ledger")
 
 @dataclass(slots=True)
 class _Current:
-    """A call that this process announced. `sent` before the first byte may leave."""
+    """A call that this process announced. `sent` before the first byte may leave, `verdict` once it is known."""
 
     effect_id: UUID
     claim: UUID
@@ -44,6 +44,7 @@ class _Current:
     traceparent: str | None
     announced_at: float
     sent: bool = False
+    verdict: Command | None = None
 
 
 class Ledger:
@@ -95,7 +96,7 @@ class Ledger:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         reason = "the service stopped before the call was answered"
         results = await self._owner.handle(
-            [self._item(call.effect_id, _interrupted(call, reason), call.traceparent) for call in left]
+            [self._item(call.effect_id, call.verdict or _interrupted(call, reason), call.traceparent) for call in left]
         )
         for call, result in zip(left, results, strict=True):
             if isinstance(result, MinutebookError):
@@ -185,7 +186,8 @@ class Ledger:
     async def _carry_out(self, call: _Current, outcome: Coroutine[None, None, Command]) -> None:
         """Make a call, report it, and let the next one that waits take its place."""
         try:
-            await self._reports.record(call.effect_id, await outcome, traceparent=call.traceparent)
+            call.verdict = await outcome
+            await self._reports.record(call.effect_id, call.verdict, traceparent=call.traceparent)
         finally:
             del self._calls[call.effect_id]
         for effect_id, error in (await self._fill()).items():

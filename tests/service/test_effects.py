@@ -2,126 +2,32 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from contracts import ids
-from contracts.base import JsonObject
-from contracts.events.definition import ServerSynced, ToolDeclaration
-from contracts.events.effect import EffectDeclared, EffectPending
-from contracts.events.identity import UserDeactivated, UserRegistered
+from contracts.events.effect import EffectPending
+from contracts.events.identity import UserDeactivated
 from contracts.events.run import (
     RunCancelled,
-    RunCreated,
     RunResumed,
-    RunStarted,
     RunStepWriting,
     RunSuspended,
-    Trigger,
-    UserRef,
 )
-from libs.domain import definition, effect, identity, run
-from libs.process import Service
-from services.dev.http import RunningHttp, serve
-from services.dev.sandbox_mcp import Fault, Sandbox, sandbox
-from services.effects.app import build
+from libs.domain import effect, identity, run
+from services.dev.http import serve
+from services.dev.sandbox_mcp import Fault, sandbox
 from services.effects.ledger import CALLS_MAX
+from tests.support.effects import ARGUMENTS, EMAIL, TOKEN, World, open_world
 from tests.support.postgres import Database
-from tests.support.record import ListeningBus, Record, eventually, open_record
-
-EMAIL = "sam@example.com"
-ARGUMENTS: JsonObject = {"repo": "core", "title": "Export as CSV", "head": "workflow/7"}
-TOOL = "create_pull_request"
-
-
-@dataclass
-class World:
-    """A record with a declared server and an owner, the server itself, and as many services as a test starts."""
-
-    record: Record
-    target: Sandbox
-    http: RunningHttp
-    exit: AsyncExitStack
-
-    async def service(self, **settings: Any) -> tuple[Service, ListeningBus]:
-        """Start an effects service of its own."""
-        bus = ListeningBus()
-        secrets = {"github_mcp_url": f"{self.http.url}/mcp", "github_token": "let me in"}
-        service = build(await self.record.tools(bus, secrets=secrets, **settings))
-        await service.start()
-        self.exit.push_async_callback(service.stop)
-        return service, bus
-
-    async def run(self) -> UUID:
-        """A run that is running."""
-        run_id, now = uuid4(), await self.record.store.now()
-        created = RunCreated(
-            at=now,
-            definition_id="core-dev",
-            hash="0" * 64,
-            bundle=await self.record.keep({}),
-            context={},
-            initiated_by=self.owner,
-            trigger=Trigger(kind="manual"),
-        )
-        await self.record.plant(run.CATEGORY, run_id, created, RunStarted(at=now))
-        return run_id
-
-    async def declare(self, run_id: UUID, *, key: str = "pull_request", system: str = "github") -> UUID:
-        """An effect of the run, as the planner declares it."""
-        effect_id = ids.effect(run_id, key)
-        declared = EffectDeclared(
-            at=await self.record.store.now(),
-            run_id=run_id,
-            step="open_pr",
-            key=key,
-            system=system,
-            tool=TOOL,
-            arguments=await self.record.keep(ARGUMENTS),
-            owner=self.owner,
-        )
-        await self.record.plant(effect.CATEGORY, effect_id, declared)
-        return effect_id
-
-    @property
-    def owner(self) -> UserRef:
-        return UserRef(id=ids.user(self.record.group, EMAIL), email=EMAIL)
-
-    async def until(self, effect_id: UUID, status: str) -> effect.State:
-        """Wait until an effect stands so."""
-
-        async def reached() -> bool:
-            return (await self.record.state(effect.CATEGORY, effect_id)).status == status
-
-        await eventually(reached)
-        return await self.record.state(effect.CATEGORY, effect_id)
+from tests.support.record import eventually
 
 
 @pytest.fixture
 async def world(database: Database, tmp_path: Path) -> AsyncIterator[World]:
-    target = sandbox(tmp_path / "calls.jsonl", token="let me in")
-    async with AsyncExitStack() as exit_, open_record(database) as record:
-        http = await serve(target.app)
-        exit_.push_async_callback(http.stop)
-        now = await record.store.now()
-        server = ServerSynced(
-            at=now,
-            server_id="github",
-            url_ref="github_mcp_url",
-            token_ref="github_token",
-            tools=(ToolDeclaration(name=TOOL, reference="html_url", timeout_seconds=5),),
-            hash="0" * 64,
-        )
-        await record.plant(definition.CATEGORY, ids.server(record.group, "github"), server)
-        user = UserRegistered(at=now, email=EMAIL, name="Sam", kind="user")
-        await record.plant(identity.CATEGORY, ids.user(record.group, EMAIL), user)
-        async with exit_.pop_all() as services:
-            yield World(record, target, http, services)
+    async with open_world(database, tmp_path) as world:
+        yield world
 
 
 async def test_a_declared_effect_is_written_once_and_keeps_the_reference(world: World) -> None:
@@ -176,7 +82,7 @@ async def test_a_server_that_is_down_may_be_tried_again_and_only_once_per_arm(wo
     assert (await world.until(effect_id, "failed")).failure_class == "connector_unavailable"
 
     port = int(world.http.url.rpartition(":")[2])
-    again = await serve(sandbox(world.target.file, token="let me in").app, port=port)
+    again = await serve(sandbox(world.target.file, token=TOKEN).app, port=port)
     try:
         writing = RunStepWriting(
             at=await world.record.store.now(),

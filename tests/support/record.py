@@ -19,7 +19,7 @@ from contracts.envelope import Address, Envelope, InboundNotice, Wake
 from contracts.envelope import Owner as ServiceName
 from contracts.errors import Unavailable
 from contracts.subjects import DurableSpec
-from libs.bus.port import AskHandler, BatchHandler, Delivered, Disposition, Message
+from libs.bus.port import AskHandler, BatchHandler, Bus, Delivered, Disposition, Message
 from libs.canonical import blob
 from libs.config import Secrets, Settings
 from libs.domain.core import Category
@@ -94,7 +94,7 @@ class Record:
     group: UUID = field(default_factory=uuid4)
     tenant: UUID = field(default_factory=uuid4)
 
-    async def tools(self, bus: ListeningBus, *, secrets: Mapping[str, str] | None = None, **settings: Any) -> Tools:
+    async def tools(self, bus: Bus, *, secrets: Mapping[str, str] | None = None, **settings: Any) -> Tools:
         """Tools of one more service on this record, with connections of its own that it closes."""
         pool = await open_pool(self.database.app_dsn, application_name="test service")
         return Tools(
