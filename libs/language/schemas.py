@@ -60,38 +60,62 @@ def _objections(schema: Any) -> Iterator[tuple[str, str]]:
 def _references(root: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """References that leave the file, lead nowhere, or lead back to themselves without a step into the value."""
     registry: Registry[Any] = Registry().with_resource("", DRAFT202012.create_resource({**root, "$id": ""}))
-    resolver = registry.resolver()
     targets: dict[int, list[Any]] = {}
-    todo: list[Any] = [root]
-    seen: set[int] = set()
-    while todo:
-        schema = todo.pop()
-        if not isinstance(schema, dict) or id(schema) in seen:
-            continue
-        seen.add(id(schema))
+    schemas = _below(root)
+    seen = {id(schema) for schema in schemas}
+    for schema in schemas:  # grows while references lead to schemas at unusual places
         if schema is not root and "$id" in schema:
             yield "$id", "only the root may have an `$id`; use `$defs` and `$anchor`"
             continue
-        todo.extend(DRAFT202012.subresources_of(schema))
         for name in ("$ref", "$dynamicRef"):
-            reference = schema.get(name)
-            if reference is None:
-                continue
-            if not reference.startswith("#"):
-                yield name, f"`{reference[:200]}` leaves the file; only references into it (`#/$defs/...`) are followed"
+            if name not in schema:
                 continue
             try:
-                target = root if reference == "#" else resolver.lookup(reference).contents
-            except Unresolvable:
-                yield name, f"`{reference[:200]}` leads nowhere"
+                target = root if schema[name] == "#" else _target(registry, schema[name], seen)
+            except _ReferenceError as error:
+                yield name, f"`{schema[name][:200]}` {error}"
                 continue
             targets.setdefault(id(schema), []).append(target)
-            todo.append(target)
-    if objection := _endless(root, targets):
+            if id(target) not in seen:
+                found = _below(target)
+                seen.update(id(one) for one in found)
+                schemas.extend(found)
+    if objection := _endless(schemas, targets):
         yield "$ref", objection
 
 
-def _endless(root: dict[str, Any], targets: dict[int, list[Any]]) -> str | None:
+def _below(schema: Any) -> list[dict[str, Any]]:
+    """A schema and all schemas inside it, wherever the dialect has schemas; true and false are left out."""
+    found: list[dict[str, Any]] = []
+    todo = [schema]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            found.append(one)
+            todo.extend(DRAFT202012.subresources_of(one))
+    return found
+
+
+def _target(registry: Registry[Any], reference: str, checked: set[int]) -> Any:
+    """The schema that a reference leads to. One at an unusual place was not checked with the root, so it is here."""
+    if not reference.startswith("#"):
+        raise _ReferenceError("leaves the file; only references into it (`#/$defs/...`) are followed")
+    try:
+        target = registry.resolver().lookup(reference).contents
+        if id(target) not in checked:
+            Draft202012Validator.check_schema(target, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    except (Unresolvable, ValueError, TypeError, LookupError) as error:
+        raise _ReferenceError("leads nowhere") from error
+    except SchemaError as error:
+        raise _ReferenceError("leads to what is not a JSON Schema") from error
+    return target
+
+
+class _ReferenceError(Exception):
+    """Why a reference cannot be followed; the end of a sentence that begins with it."""
+
+
+def _endless(schemas: list[dict[str, Any]], targets: dict[int, list[Any]]) -> str | None:
     """Why checking a value might never end, or end too deep: schemas that apply schemas to the same value."""
     heights: dict[int, int] = {}
     open_: set[int] = set()
@@ -110,18 +134,11 @@ def _endless(root: dict[str, Any], targets: dict[int, list[Any]]) -> str | None:
             open_.discard(id(schema))
         return heights[id(schema)]
 
-    todo: list[Any] = [root]
-    known: set[int] = set()
-    while todo:
-        schema = todo.pop()
-        if not isinstance(schema, dict) or id(schema) in known:
-            continue
-        known.add(id(schema))
-        try:
-            height(schema)
-        except _EndlessError as error:
-            return str(error)
-        todo.extend((*DRAFT202012.subresources_of(schema), *targets.get(id(schema), ())))
+    try:
+        for one in schemas:
+            height(one)
+    except _EndlessError as error:
+        return str(error)
     return None
 
 

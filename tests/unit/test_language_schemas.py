@@ -61,12 +61,17 @@ def test_a_schema_is_read(schema: dict[str, Any]) -> None:
         ({"type": "object", "items": {"$ref": "other.json#/a"}}, "$ref", "leaves the file"),
         ({"type": "object", "items": {"$dynamicRef": "file:///etc/passwd"}}, "$dynamicRef", "leaves the file"),
         ({"type": "object", "items": {"$ref": "#/$defs/none"}}, "$ref", "leads nowhere"),
+        ({"type": "object", "items": {"$ref": "#/required/x"}, "required": ["a"]}, "$ref", "leads nowhere"),
+        ({"type": "object", "items": {"$ref": "#/required/7"}, "required": ["a"]}, "$ref", "leads nowhere"),
+        ({"type": "object", "items": {"$ref": "#/type/a"}}, "$ref", "leads nowhere"),
+        ({"type": "object", "items": {"$ref": "#/type"}}, "$ref", "not a JSON Schema"),
+        ({"type": "object", "items": {"$ref": "#/x"}, "x": {"allOf": 5, "$ref": 7}}, "$ref", "not a JSON Schema"),
         ({"type": "object", "x": {"$ref": "https://e"}, "items": {"$ref": "#/x"}}, "$ref", "leaves the file"),
         ({"type": "object", "items": {"$id": "https://example.com/"}}, "$id", "only the root"),
         ({"type": "object", "$ref": "#"}, "$ref", "leads back to itself"),
         ({"type": "object", "allOf": [{"$ref": "#"}]}, "$ref", "leads back to itself"),
         (chain(40), "$ref", "more than 32 references"),
-        (chain(3000), "$ref", "more than 32 references"),
+        (chain(500), "$ref", "more than 32 references"),
     ],
 )
 def test_a_schema_is_refused(schema: Any, path: str, message: str) -> None:
