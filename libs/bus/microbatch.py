@@ -53,7 +53,7 @@ class MicroBatcher:
             _settle(self._backlog.popleft(), of(Stopping("bus.stopping", f"{self._name} is draining")))
         if self._task is None or self._task.done():
             return
-        _, running = await asyncio.wait({self._task}, timeout=timeout.total_seconds() if timeout else None)
+        _, running = await asyncio.wait({self._task}, timeout=None if timeout is None else timeout.total_seconds())
         for task in running:
             _log.warning("batch cancelled, its handler did not finish in time", consumer=self._name)
             task.cancel()

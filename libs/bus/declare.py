@@ -1,0 +1,128 @@
+"""Makes the server's streams and durables what `contracts.subjects` says. Run by `migrate`, and safe to run again."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import nats
+import nats.errors
+from nats.js import JetStreamContext
+from nats.js.api import (
+    AckPolicy,
+    ConsumerConfig,
+    DeliverPolicy,
+    DiscardPolicy,
+    RetentionPolicy,
+    StorageType,
+    StreamConfig,
+)
+from nats.js.errors import APIError, NotFoundError
+
+from contracts.errors import Broken, Unavailable
+from contracts.subjects import DURABLES, STREAMS, DurableSpec, StreamSpec
+
+_CONNECT_SECONDS_MAX: Final = 5
+
+
+async def declare(
+    url: str,
+    *,
+    streams: Sequence[StreamSpec] = STREAMS,
+    durables: Sequence[DurableSpec] = DURABLES,
+    user: str | None = None,
+    password: str | None = None,
+) -> tuple[str, ...]:
+    """Create or update every stream and durable; returns what was changed, empty when all was right already.
+
+    Nothing is deleted. What was stored and what was acknowledged stays.
+
+    Raises:
+        contracts.errors.Unavailable: the server does not answer.
+        contracts.errors.Broken: the server refuses a declaration, with its reason.
+    """
+    try:
+        client = await nats.connect(
+            url,
+            name="declare",
+            user=user,
+            password=password,
+            allow_reconnect=False,
+            connect_timeout=_CONNECT_SECONDS_MAX,
+            error_cb=_said_by_the_exception,
+        )
+    except (OSError, nats.errors.Error, TimeoutError) as error:
+        raise Unavailable("bus.unreachable", f"no NATS server takes declarations: {type(error).__name__}") from error
+    try:
+        js = client.jetstream()
+        changed = [change for stream in streams for change in await _declare_stream(js, stream)]
+        changed += [change for durable in durables for change in await _declare_durable(js, durable)]
+    except APIError as error:
+        if error.code is not None and error.code >= 500 and error.err_code is None:
+            raise Unavailable("bus.no_jetstream", f"JetStream does not answer: {error.description}") from error
+        raise Broken("bus.declaration_refused", f"the server refused a declaration: {error.description}") from error
+    except (nats.errors.Error, TimeoutError) as error:
+        raise Unavailable("bus.unreachable", f"the server stopped answering: {type(error).__name__}") from error
+    finally:
+        await client.close()
+    return tuple(changed)
+
+
+async def _said_by_the_exception(_error: Exception) -> None:
+    """nats-py also logs what it raises; once is enough."""
+
+
+async def _declare_stream(js: JetStreamContext, spec: StreamSpec) -> Iterable[str]:
+    wanted: dict[str, Any] = {
+        "subjects": list(spec.subjects),
+        "max_age": spec.max_age.total_seconds(),
+        "max_bytes": spec.max_bytes,
+        "duplicate_window": spec.dedupe_window.total_seconds(),
+        "discard": DiscardPolicy.OLD,
+    }
+    try:
+        found = (await js.stream_info(spec.name)).config
+    except NotFoundError:
+        # Storage and retention can only be chosen at birth. LIMITS: several durables read the same messages.
+        await js.add_stream(
+            StreamConfig(name=spec.name, storage=StorageType.FILE, retention=RetentionPolicy.LIMITS, **wanted)
+        )
+        return (f"created stream {spec.name}",)
+    different = _different(found, wanted)
+    if not different:
+        return ()
+    await js.update_stream(replace(found, **wanted))
+    return (f"updated stream {spec.name}: {', '.join(different)}",)
+
+
+async def _declare_durable(js: JetStreamContext, spec: DurableSpec) -> Iterable[str]:
+    wanted: dict[str, Any] = {
+        # One subject goes into `filter_subjects` too: the server keeps the two forms apart and refuses both at once.
+        "filter_subjects": list(spec.subjects),
+        "filter_subject": None,
+        "ack_wait": spec.ack_wait.total_seconds(),
+        "max_ack_pending": spec.max_ack_pending,
+        "max_deliver": -1,
+    }
+    try:
+        found = (await js.consumer_info(spec.stream, spec.name)).config
+    except NotFoundError:
+        await js.add_consumer(
+            spec.stream,
+            ConsumerConfig(
+                name=spec.name,
+                durable_name=spec.name,
+                ack_policy=AckPolicy.EXPLICIT,
+                deliver_policy=DeliverPolicy.ALL,
+                **wanted,
+            ),
+        )
+        return (f"created durable {spec.name}",)
+    different = _different(found, wanted)
+    if not different:
+        return ()
+    await js.add_consumer(spec.stream, replace(found, **wanted))
+    return (f"updated durable {spec.name}: {', '.join(different)}",)
+
+
+def _different(found: object, wanted: dict[str, Any]) -> list[str]:
+    return [name for name, value in wanted.items() if getattr(found, name) != value]

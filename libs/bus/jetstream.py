@@ -1,0 +1,289 @@
+"""The bus on NATS: asks and the connection by FastStream, durables by pull loops, publishing by nats-py."""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+import nats.errors
+import structlog
+from faststream.nats import NatsBroker, NatsMessage
+from faststream.security import SASLPlaintext
+from nats.aio.client import Client, Server
+from nats.js import JetStreamContext
+
+from contracts.errors import Broken, Unavailable
+from contracts.subjects import DurableSpec
+from libs.bus.limits import check_sizes
+from libs.bus.microbatch import MicroBatcher
+from libs.bus.port import AskHandler, BatchHandler, Message
+from libs.bus.pull import DurablePull
+
+MESSAGE_ID: Final = "Nats-Msg-Id"
+
+_RECONNECT_FIRST_SECONDS: Final = 0.05
+_RECONNECT_SECONDS_MAX: Final = 2.0
+_USABLE_TIMEOUT: Final = timedelta(seconds=1)
+
+_log = structlog.get_logger(component="bus.jetstream")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The NATS user of a service. Each has only its own subjects."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class JetStreamSettings:
+    """Times and limits of one connection. `inbox_prefix` is the one that the service's NATS user may read."""
+
+    connect_timeout: timedelta = timedelta(seconds=5)
+    publish_timeout: timedelta = timedelta(seconds=5)
+    stop_timeout: timedelta = timedelta(seconds=10)
+    heartbeat: timedelta = timedelta(seconds=5)
+    asks_at_once_max: int = 256
+    inbox_prefix: str = "_INBOX"
+
+
+@dataclass(frozen=True, slots=True)
+class _Consumption:
+    durable: DurableSpec
+    handler: BatchHandler
+    batch_max: int
+
+
+class _Broker(NatsBroker):
+    """FastStream's broker, whose connection is never given up.
+
+    FastStream raises some errors (an authorisation timeout or too many connections, as after a server's restart)
+    out of the client's error callback, which ends the client's task that reconnects: it would stay down for ever.
+    """
+
+    def _log_connection_broken(self, error_cb: Any = None) -> Any:
+        return error_cb
+
+
+class JetStreamBus:
+    """One service's connection to NATS. Binds to streams and durables, never declares them.
+
+    A lost connection is restored for ever, with backoff and one log line; meanwhile `publish` and `ask` raise
+    `Unavailable` after their timeouts and `usable` is false.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        credentials: Credentials | None = None,
+        settings: JetStreamSettings | None = None,
+    ) -> None:
+        self._url = url
+        self._name = name
+        self._settings = settings or JetStreamSettings()
+        self._consumptions: list[_Consumption] = []
+        self._pulls: list[DurablePull] = []
+        self._client: Client | None = None
+        self._js: JetStreamContext | None = None
+        self._stopping = False
+        self._last_error = ""
+        self._broker = _Broker(
+            [part.strip() for part in url.split(",")],
+            name=name,
+            security=SASLPlaintext(username=credentials.user, password=credentials.password) if credentials else None,
+            max_reconnect_attempts=-1,
+            connect_timeout=max(1, int(self._settings.connect_timeout.total_seconds())),
+            reconnect_to_server_handler=_next_server,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_reconnected,
+            closed_cb=self._on_closed,
+            inbox_prefix=self._settings.inbox_prefix,
+            graceful_timeout=self._settings.stop_timeout.total_seconds(),
+            drain_timeout=max(1, int(self._settings.stop_timeout.total_seconds())),
+            logger=None,
+            apply_types=False,
+        )
+
+    def subscribe(self, durable: DurableSpec, handler: BatchHandler, *, batch_max: int = 200) -> None:
+        """See `Bus.subscribe`."""
+        self._consumptions.append(_Consumption(durable, handler, batch_max))
+
+    def answer(self, subject: str, handler: AskHandler) -> None:
+        """See `Bus.answer`. At most `asks_at_once_max` of a subject are answered at once; the rest waits."""
+
+        async def on_ask(message: NatsMessage) -> bytes:
+            try:
+                reply = await handler(subject, message.body, message.headers)
+                if len(reply) > self._connected().max_payload:
+                    raise Broken("bus.reply_too_large", f"a reply has {len(reply)} bytes, more than the server takes")
+            except Exception as error:
+                # Handlers answer with typed errors; one that raises leaves its asker waiting, so say why here.
+                _log.error("ask left unanswered", subject=subject, error=type(error).__name__)
+                raise
+            return reply
+
+        self._broker.subscriber(
+            subject, queue=subject, max_workers=self._settings.asks_at_once_max, decoder=_undecoded
+        )(on_ask)
+
+    async def start(self) -> None:
+        """See `Bus.start`. A durable that does not exist yet is no error: it is tried again until it does."""
+        try:
+            async with asyncio.timeout(self._settings.connect_timeout.total_seconds()):
+                self._client = await self._broker.connect()
+        except (TimeoutError, OSError, nats.errors.Error) as error:
+            raise Unavailable(
+                "bus.unreachable",
+                f"no NATS server answers at {_without_secrets(self._url)}: {self._last_error or type(error).__name__}; "
+                "start it, or correct the address and credentials",
+            ) from error
+        self._js = self._client.jetstream()
+        await self._broker.start()
+        self._pulls = [
+            DurablePull(
+                self._client,
+                each.durable,
+                MicroBatcher(each.handler, name=each.durable.name, batch_max=each.batch_max),
+                batch_max=each.batch_max,
+                heartbeat=self._settings.heartbeat,
+            )
+            for each in self._consumptions
+        ]
+        await asyncio.gather(*(pull.start() for pull in self._pulls))
+
+    async def publish(self, messages: Sequence[Message]) -> None:
+        """See `Bus.publish`.
+
+        Raises:
+            contracts.errors.Broken: a message is larger than an envelope may be; nothing was sent.
+        """
+        check_sizes(messages)
+        self._connected()
+        assert self._js is not None, "made by start, with the connection"
+        acks: list[asyncio.Future[Any]] = []
+        try:
+            async with asyncio.timeout(self._settings.publish_timeout.total_seconds()):
+                for message in messages:
+                    headers = {**message.headers, MESSAGE_ID: message.id}
+                    acks.append(await self._js.publish_async(message.subject, message.data, headers=headers))
+                await asyncio.gather(*acks)
+        except (TimeoutError, nats.errors.Error) as error:
+            missing = sum(1 for ack in acks if not ack.done() or ack.cancelled() or ack.exception() is not None)
+            raise Unavailable(
+                "bus.unpublished",
+                f"{missing + len(messages) - len(acks)} of {len(messages)} messages were not acknowledged "
+                f"({type(error).__name__}); publish them again",
+            ) from error
+        finally:
+            for ack in acks:
+                ack.cancel()
+
+    async def ask(self, subject: str, data: bytes, *, headers: Mapping[str, str], timeout: timedelta) -> bytes:
+        """See `Bus.ask`."""
+        if len(data) > self._connected().max_payload:
+            raise Broken(
+                "bus.message_too_large", f"an ask on {subject} has {len(data)} bytes, more than the server takes"
+            )
+        try:
+            reply = await self._broker.request(data, subject, headers=dict(headers), timeout=timeout.total_seconds())
+        except nats.errors.NoRespondersError as error:
+            raise Unavailable("bus.no_responder", f"nobody answers {subject} now; ask again") from error
+        except (TimeoutError, nats.errors.Error) as error:
+            raise Unavailable(
+                "bus.no_reply",
+                f"{subject} was not answered in {timeout.total_seconds():g} s; ask again with the same id",
+            ) from error
+        return reply.body
+
+    async def usable(self) -> bool:
+        """See `Bus.usable`."""
+        client = self._client
+        if client is None or self._stopping or not client.is_connected:
+            return False
+        if not all(pull.bound for pull in self._pulls):
+            return False
+        jsm = client.jsm(timeout=_USABLE_TIMEOUT.total_seconds())
+        try:
+            await asyncio.gather(
+                *(jsm.consumer_info(each.durable.stream, each.durable.name) for each in self._consumptions)
+            )
+        except (nats.errors.Error, TimeoutError):
+            return False
+        return True
+
+    @property
+    def held(self) -> int:
+        """How many messages were taken and have no disposition on the wire yet."""
+        return sum(pull.held for pull in self._pulls)
+
+    async def stop(self) -> None:
+        """See `Bus.stop`. Takes at most a few times `stop_timeout`."""
+        if self._client is None or self._stopping:
+            return
+        self._stopping = True
+        await self._refuse_asks()
+        await asyncio.gather(*(pull.stop(self._settings.stop_timeout) for pull in self._pulls))
+        try:
+            async with asyncio.timeout(self._settings.stop_timeout.total_seconds()):
+                await self._broker.stop()
+        except (nats.errors.Error, TimeoutError) as error:
+            _log.warning("connection closed without a drain", bus=self._name, error=type(error).__name__)
+            await self._client.close()
+
+    async def _refuse_asks(self) -> None:
+        """Leave the queue groups first: FastStream swallows what comes while it waits for the asks in hand."""
+        for subscriber in self._broker.subscribers:
+            subscription = getattr(subscriber, "subscription", None)
+            if subscription is not None and self._connected().is_connected:
+                await subscription.drain()
+                subscriber.subscription = None  # type: ignore[attr-defined]
+
+    def _connected(self) -> Client:
+        if self._client is None or self._client.is_closed:
+            raise Unavailable("bus.not_connected", f"the bus of {self._name} is not started, or was stopped")
+        return self._client
+
+    async def _on_error(self, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {_without_secrets(str(error))}"
+        if self._client is not None and self._client.is_connected and reason != self._last_error:
+            _log.warning("bus error", bus=self._name, reason=reason)
+        self._last_error = reason
+
+    async def _on_disconnected(self) -> None:
+        if self._stopping:
+            return
+        _log.warning("bus connection lost, connecting again", bus=self._name)
+        for pull in self._pulls:
+            pull.link_lost()
+
+    async def _on_reconnected(self) -> None:
+        self._last_error = ""
+        _log.info("bus connection restored", bus=self._name)
+        for pull in self._pulls:
+            pull.link_restored()
+
+    async def _on_closed(self) -> None:
+        if not self._stopping and self._client is not None:
+            _log.error("bus connection closed by the server, restart this process", bus=self._name)
+
+
+async def _undecoded(message: NatsMessage) -> NatsMessage:
+    """Asks are read by their handlers, strictly; FastStream would guess by content type."""
+    return message
+
+
+def _next_server(servers: list[Server], _info: dict[str, Any]) -> tuple[Server, float]:
+    """The server that was tried least, after a pause that doubles."""
+    chosen = min(servers, key=lambda server: server.reconnects)
+    doublings = min(chosen.reconnects, 10)
+    return chosen, min(_RECONNECT_FIRST_SECONDS * (1 << doublings), _RECONNECT_SECONDS_MAX)
+
+
+def _without_secrets(url: str) -> str:
+    return re.sub(r"(?<=//)[^/@\s]+@", "", url)
