@@ -14,7 +14,6 @@ from contracts.base import BlobRef, Event, Frozen, Microdollars
 from contracts.errors import Rejected
 from contracts.events.attempt import (
     AttemptCancelled,
-    AttemptEvent,
     AttemptFailed,
     AttemptLeaseLost,
     AttemptQueued,
@@ -297,7 +296,6 @@ CATEGORY: Final[Category[State]] = Category(
 
 __all__ = [
     "CATEGORY",
-    "AttemptEvent",
     "Cancel",
     "Command",
     "Fail",

@@ -100,8 +100,9 @@ class Worker:
         if self._filling is not None:
             await asyncio.wait({self._filling})
         await self.hand.finish(timedelta(seconds=self._settings.drain_seconds))
-        await self._give_back(await self.hand.let_go(why="the runner stops"))
+        rest = await self.hand.let_go(why="the runner stops")
         await self._reports.flush()
+        await self._give_back(rest)
         for executor in self._executors.values():
             await executor.close()
 
