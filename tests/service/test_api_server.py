@@ -97,7 +97,7 @@ async def _refuses(service: ApiService) -> None:
     while True:
         try:
             _, writer = await asyncio.open_connection(host, int(port))
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, ConnectionResetError):
             return
         writer.close()
         await asyncio.sleep(0)
