@@ -29,7 +29,7 @@ class Settings(BaseSettings):
     leases_lost_max: int = Field(default=3, ge=1, description="lost leases after which an attempt fails")
     anthropic_base_url: str | None = Field(default=None, description="Messages API; None for the provider's own")
     anthropic_api_key_ref: str = Field(default="anthropic_api_key", description="secret that holds the model's key")
-    anthropic_model: str = Field(default="claude-sonnet-4-5", description="model of agent steps that name none")
+    anthropic_model: str = Field(default="claude-sonnet-5-5", description="model of agent steps that name none")
     model_calls_max: int = Field(default=8, ge=1, description="model calls of one attempt")
     model_output_tokens_max: int = Field(default=16_000, ge=1, description="tokens that one model call may answer with")
     effect_start_seconds: float = Field(

@@ -50,7 +50,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class BirthRow:
-    """Another stream's first fact (version 1) with its head. `work_subject` also queues it in `ready`."""
+    """Another stream's first fact (version 1) with its head. `work_subject` also queues it in `ready`.
+
+    `correlation` is the run that it belongs to, where that is not its parent's.
+    """
 
     category: str
     stream_id: UUID
@@ -59,6 +62,7 @@ class BirthRow:
     columns: Mapping[str, Any]
     wake_at: datetime | None
     work_subject: str | None = None
+    correlation: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def prepare(category: str, appends: Sequence[Append], mapper: Mapper) -> Batch:
 
     for append in appends:
         group, digest = append.metadata.tenant_group, append.digest
-        metadata = write_metadata(append.metadata)
+        own = (append.metadata, write_metadata(append.metadata))
         blobs += [(append.stream_id, group, key, content) for key, content in append.blobs.items()]
         facts: list[tuple[int | None, str, UUID, int, Event]] = [
             (None, category, append.stream_id, append.version + n, event) for n, event in enumerate(append.events, 1)
@@ -72,17 +72,26 @@ def prepare(category: str, appends: Sequence[Append], mapper: Mapper) -> Batch:
         facts += [(n, b.category, b.stream_id, 1, b.event) for n, b in enumerate(append.births, first)]
         for number, kind, stream_id, version, event in facts:
             previous = digest if number is None else b""
-            row, spilled = _row(mapper, number, kind, stream_id, version, event, append.metadata, metadata, previous)
+            metadata = own if number is None else _of_birth(own, append.births[number - first])
+            row, spilled = _row(mapper, number, kind, stream_id, version, event, metadata, previous)
             events.append(row)
             blobs += [(append.stream_id, group, key, content) for key, content in spilled.items()]
             if number is None:
                 digest = row.digest
             else:
                 births.append(
-                    BirthItem(number, append.stream_id, append.births[number - first], append.metadata, row.digest)
+                    BirthItem(number, append.stream_id, append.births[number - first], metadata[0], row.digest)
                 )
         digests[append.stream_id] = digest
     return Batch(heads, tuple(appends), digests, tuple(births), tuple(events), tuple(blobs))
+
+
+def _of_birth(parents: tuple[Metadata, str], birth: BirthRow) -> tuple[Metadata, str]:
+    """The metadata of a birth and its text: its parent's, but for the run that it belongs to."""
+    if birth.correlation is None or birth.correlation == parents[0].correlation:
+        return parents
+    own = parents[0].model_copy(update={"correlation": birth.correlation})
+    return own, write_metadata(own)
 
 
 def _row(
@@ -92,8 +101,7 @@ def _row(
     stream_id: UUID,
     version: int,
     event: Event,
-    metadata: Metadata,
-    metadata_text: str,
+    metadata: tuple[Metadata, str],
     previous: bytes,
 ) -> tuple[EventRow, dict[str, bytes]]:
     stored = mapper.to_stored(event, stream_id, version)
@@ -107,10 +115,10 @@ def _row(
         type_=type_,
         event_version=event_version,
         payload=payload,
-        metadata=metadata_text,
+        metadata=metadata[1],
     )
-    written = Written(category, stream_id, version, type_, metadata)
-    return EventRow(birth, written, event, event_version, payload, metadata_text, digest), spilled
+    written = Written(category, stream_id, version, type_, metadata[0])
+    return EventRow(birth, written, event, event_version, payload, metadata[1], digest), spilled
 
 
 def _check(heads: Heads, appends: Sequence[Append]) -> None:

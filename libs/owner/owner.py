@@ -266,6 +266,7 @@ class Owner(Generic[S, C]):
             columns=category.columns(state),
             wake_at=category.wake_at(state, now),
             work_subject=birth.work_subject,
+            correlation=category.run_id(state) or birth.stream_id,
         )
 
     def _settle(self, index: int, append: Append, fate: Appended, state: S, results: dict[int, Result[S]]) -> None:
