@@ -95,7 +95,12 @@ class World:
         return decision_id
 
     def principal(
-        self, name: str = "lena", *, role: str = "lead_dev", project: str = "core", group: UUID | None = None
+        self,
+        name: str = "lena",
+        *,
+        roles: tuple[str, ...] = ("lead_dev",),
+        project: str = "core",
+        group: UUID | None = None,
     ) -> Principal:
         return Principal(
             kind="user",
@@ -103,7 +108,7 @@ class World:
             name=f"{name}@example.com",
             tenant_group=group or self.record.group,
             tenant=self.record.tenant,
-            roles=frozenset({role}),
+            roles=frozenset(roles),
             projects=frozenset({project}),
         )
 
@@ -185,7 +190,7 @@ async def test_the_same_command_sent_to_both_replicas_gets_the_same_reply(world:
 
 async def test_what_another_group_owns_is_as_absent_as_what_never_was(world: World) -> None:
     decision_id = await world.open(await world.run())
-    stranger = world.principal(role="platform_admin", group=uuid4())
+    stranger = world.principal(roles=("platform_admin", "lead_dev"), group=uuid4())
     problems = []
     tries: list[tuple[UUID, JsonValue]] = [(decision_id, None), (decision_id, {"wrong": True}), (uuid4(), None)]
     for asked, revised in tries:
@@ -199,8 +204,8 @@ async def test_what_another_group_owns_is_as_absent_as_what_never_was(world: Wor
 async def test_without_the_role_it_is_403_and_without_sight_404(world: World) -> None:
     decision_id = await world.open(await world.run())
     for principal, status in (
-        (world.principal(role="developer"), 403),
-        (world.principal(role="developer", project="other"), 404),
+        (world.principal(roles=("developer",)), 403),
+        (world.principal(roles=("developer",), project="other"), 404),
     ):
         with pytest.raises(Rejected) as caught:
             await world.answer(decision_id, principal, revised={"wrong": True})
