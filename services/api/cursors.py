@@ -5,24 +5,14 @@ import binascii
 import json
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from uuid import UUID
-
-from fastapi import Query
 
 from contracts.errors import Rejected
 from minutebook.models.problem import ProblemItem
+from services.api.parameters import comparable
 
-PAGE_LIMIT: Final = 50
-PAGE_LIMIT_MAX: Final = 200
-CURSOR_CHARS_MAX: Final = 500
 _INT_MAX: Final = 2**63 - 1
-
-Limit = Annotated[int, Query(ge=1, le=PAGE_LIMIT_MAX, description="items of a page at most")]
-Cursor = Annotated[
-    str | None,
-    Query(max_length=CURSOR_CHARS_MAX, description="`next_cursor` of the page before, with the same filters"),
-]
 
 
 def encode(*key: datetime | UUID | int | str) -> str:
@@ -54,7 +44,7 @@ def instant(text: str) -> datetime:
     value = datetime.fromisoformat(text)
     if value.tzinfo is None:
         raise ValueError("an instant needs its zone")
-    return value
+    return comparable(value)
 
 
 def count(text: str) -> int:

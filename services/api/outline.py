@@ -8,6 +8,7 @@ from uuid import UUID
 from contracts.base import Principal
 from contracts.events import attempt as a
 from libs.domain import attempt, run
+from libs.domain.access import holds
 from libs.eventstore.port import Recorded
 from libs.language.model import (
     AgentStep,
@@ -50,9 +51,8 @@ def definition_view(summary: DefinitionSummary, value: Definition, caller: Princ
 
 
 def _may_start(value: Definition, caller: Principal) -> bool:
-    return any(
-        isinstance(trigger, ManualTrigger) and not caller.roles.isdisjoint(trigger.roles) for trigger in value.triggers
-    )
+    roles = {role for trigger in value.triggers if isinstance(trigger, ManualTrigger) for role in trigger.roles}
+    return any(holds(caller, value.binding(role)) for role in roles)
 
 
 def _trigger(trigger: Trigger) -> DefinitionTrigger:

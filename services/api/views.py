@@ -79,7 +79,10 @@ class Views:
         )
 
     async def history(self, caller: Principal, run_id: UUID, *, limit: int, cursor: str | None) -> Page[HistoryEntry]:
-        """The facts of a run and of all that belongs to it, in the order in which they were recorded."""
+        """The facts of a run and of all that belongs to it, in the order in which they were recorded.
+
+        A fact that was being committed while the pages were read may stand before a cursor: read again to see it.
+        """
         own = await self._history_of_run(caller.tenant_group, run_id)
         related = await asyncio.gather(
             self._events("attempt", caller, _named(own, RunStepQueued, "attempt_id")),

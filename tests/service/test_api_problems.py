@@ -136,3 +136,45 @@ async def test_a_request_goes_on_in_the_callers_trace(api: World) -> None:
     )
     assert row is not None
     assert json.loads(row["metadata"])["traceparent"].split("-")[1] == trace
+
+
+ODD = [
+    "%00",
+    "%ed%a0%80",
+    "%ff",
+    "'; drop table run_heads; --",
+    "a" * 300,
+    "../../etc/passwd",
+    "{}",
+    "%",
+    "\u202e",
+    "-1",
+]
+
+
+async def test_odd_values_are_refused_or_find_nothing_and_never_break_anything(api: World) -> None:
+    run_id = uuid4()
+    paths = [
+        f"/{place}?{name}={value}"
+        for value in (*ODD, "0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00", "1e999", "9" * 30)
+        for place, names in (
+            ("runs", ("definition", "project", "state", "initiated_by", "created_from", "created_before", "limit")),
+            ("effects", ("state", "cursor")),
+            ("definitions", ("cursor", "limit")),
+            ("inbox", ("cursor",)),
+        )
+        for name in names
+    ]
+    paths += [f"/{place}/{value}" for value in ODD for place in ("runs", "decisions", "definitions")]
+    paths += [f"/runs/{run_id}/artifacts/{value}" for value in ODD]
+    for path in paths:
+        answer = await api.call("GET", path)
+        assert answer.status_code in {200, 404, 422}, (path, answer.text)
+    for value in ODD:
+        for path in (
+            f"/definitions/{value}/runs",
+            f"/runs/{run_id}/steps/{value}/retry",
+            f"/decisions/{value}/approve",
+        ):
+            answer = await api.call("POST", path, by="dana", json={})
+            assert answer.status_code in {404, 405, 422}, (path, answer.text)

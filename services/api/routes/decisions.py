@@ -11,10 +11,9 @@ from contracts.replies import DecisionAccepted as Accepted
 from minutebook.models import DecideRequest, DecisionAccepted, DecisionView, InboxItem, Page
 from minutebook.models.states import DecisionOutcome
 from services.api import cursors
-from services.api.cursors import PAGE_LIMIT, Cursor, Limit
 from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor
+from services.api.parameters import PAGE_LIMIT, PAGE_LIMIT_MAX, Cursor, IdempotencyKey, Limit
 from services.api.problems import documented
-from services.api.routes.runs import IdempotencyKey
 
 router: Final = APIRouter(prefix=PREFIX, tags=["decisions"], route_class=DoorRoute, dependencies=SECURED)
 
@@ -32,8 +31,8 @@ async def get_inbox(caller: Caller, door: TheDoor, limit: Limit = PAGE_LIMIT, cu
         opened_at, decision_id = cursors.decode(cursor, cursors.instant, UUID)
         after = (opened_at, decision_id)
     found: list[InboxItem] = []
-    for _ in range(SCANNED_MAX // cursors.PAGE_LIMIT_MAX):
-        scanned = await door.queries.open_decisions(caller, limit=cursors.PAGE_LIMIT_MAX, after=after)
+    for _ in range(SCANNED_MAX // PAGE_LIMIT_MAX):
+        scanned = await door.queries.open_decisions(caller, limit=PAGE_LIMIT_MAX, after=after)
         decisions = await door.views.decisions(caller, [one.stream_id for one in scanned])
         mine = [one for one in scanned if one.stream_id in decisions and decisions[one.stream_id].may_answer]
         runs = await door.queries.summaries(caller.tenant_group, {one.run_id for one in mine})
@@ -42,7 +41,7 @@ async def get_inbox(caller: Caller, door: TheDoor, limit: Limit = PAGE_LIMIT, cu
                 last = found[-1].decision
                 return Page(items=tuple(found), next_cursor=cursors.encode(last.opened_at, last.decision_id))
             found.append(InboxItem(decision=decisions[one.stream_id], run=runs[one.run_id]))
-        if len(scanned) < cursors.PAGE_LIMIT_MAX:
+        if len(scanned) < PAGE_LIMIT_MAX:
             return Page(items=tuple(found))
         after = (scanned[-1].opened_at, scanned[-1].stream_id)
     return Page(items=tuple(found), next_cursor=cursors.encode(*after) if after else None)

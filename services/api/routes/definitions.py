@@ -12,8 +12,8 @@ from contracts.subjects import DEFINITIONS_BYTES_MAX
 from libs.domain.access import is_administrator
 from minutebook.models import DefinitionSummary, DefinitionView, Page, SyncedView, SyncRequest, SyncResult
 from services.api import cursors
-from services.api.cursors import PAGE_LIMIT, Cursor, Limit
 from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor
+from services.api.parameters import PAGE_LIMIT, Cursor, Limit
 from services.api.problems import documented
 
 router: Final = APIRouter(prefix=PREFIX, tags=["definitions"], route_class=DoorRoute, dependencies=SECURED)

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query
 from minutebook.models import EffectView, Page
 from minutebook.models.states import EffectState
 from services.api import cursors
-from services.api.cursors import PAGE_LIMIT, Cursor, Limit
 from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor
+from services.api.parameters import PAGE_LIMIT, Cursor, Limit
 from services.api.problems import documented
 
 router: Final = APIRouter(prefix=PREFIX, tags=["effects"], route_class=DoorRoute, dependencies=SECURED)

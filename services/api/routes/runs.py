@@ -3,8 +3,7 @@
 from typing import Annotated, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query, Response
-from pydantic import AwareDatetime
+from fastapi import APIRouter, Query, Response
 
 from contracts import ids
 from contracts.base import Principal
@@ -22,22 +21,13 @@ from minutebook.models import (
     StartRunRequest,
 )
 from minutebook.models.states import RunState
-from services.api.cursors import PAGE_LIMIT, Cursor, Limit
 from services.api.door import PREFIX, SECURED, Caller, Door, DoorRoute, TheDoor
+from services.api.parameters import PAGE_LIMIT, Cursor, IdempotencyKey, Limit, Moment, Text
 from services.api.problems import documented
 from services.api.queries import RunFilter
 
 router: Final = APIRouter(prefix=PREFIX, tags=["runs"], route_class=DoorRoute, dependencies=SECURED)
 
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=200,
-        description="the same key of the same caller is the same request: repeat it when a reply was lost",
-    ),
-]
 NO_REASON: Final = ReasonRequest()
 
 _READ: Final = documented(401, 403, 404, 422, 503)
@@ -75,12 +65,12 @@ async def start_run(
 async def list_runs(
     caller: Caller,
     door: TheDoor,
-    definition: Annotated[str | None, Query(max_length=64, description="id of the definition")] = None,
+    definition: Annotated[Text | None, Query(description="id of the definition")] = None,
     state: Annotated[list[RunState] | None, Query(description="one or more states")] = None,
-    project: Annotated[str | None, Query(max_length=200)] = None,
+    project: Annotated[Text | None, Query(description="key of the project")] = None,
     initiated_by: Annotated[UUID | None, Query(description="id of the user or key that started it")] = None,
-    created_from: Annotated[AwareDatetime | None, Query(description="at or after")] = None,
-    created_before: AwareDatetime | None = None,
+    created_from: Annotated[Moment | None, Query(description="at or after")] = None,
+    created_before: Annotated[Moment | None, Query(description="before, and not at")] = None,
     limit: Limit = PAGE_LIMIT,
     cursor: Cursor = None,
 ) -> Page[RunSummary]:
