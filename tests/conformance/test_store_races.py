@@ -79,6 +79,36 @@ async def test_of_many_writers_of_a_version_exactly_one_wins(store: PostgresStor
     assert await store.waiting() == {SUBJECT: 5 * len(runs)}
 
 
+async def test_heads_are_locked_in_order_of_their_ids(store: PostgresStore, owner_pool: asyncpg.Pool) -> None:
+    """A writer that waits for the lowest holds none of the others: two of them can never wait for each other."""
+    runs = sorted(mint() for _ in range(3))
+    await store.append("run", [append("run", run, created(), started()) for run in runs])
+    heads = (await store.load("run", dict.fromkeys(runs, 0))).streams
+    async with uncommitted(owner_pool, "select from run_heads where stream_id = $1 for update", runs[0]):
+        batch = [append("run", heads[run], stage("x")) for run in reversed(runs)]
+        writing = asyncio.create_task(store.append("run", batch))
+        await until_somebody_waits(owner_pool)
+        await owner_pool.execute("select from run_heads where stream_id = any($1) for update nowait", runs[1:])
+    assert {fate.fate for fate in (await writing).appended} == {"won"}
+
+
+async def test_guards_are_locked_in_order_and_before_any_head(store: PostgresStore, owner_pool: asyncpg.Pool) -> None:
+    runs, effects = sorted(mint() for _ in range(3)), sorted(mint() for _ in range(3))
+    await store.append("run", [append("run", run, created(), started()) for run in runs])
+    await store.append("effect", [append("effect", effect, declared(mint())) for effect in effects])
+    heads = (await store.load("effect", dict.fromkeys(effects, 0))).streams
+    async with uncommitted(owner_pool, "select from run_heads where stream_id = $1 for update", runs[0]):
+        batch = [
+            append("effect", heads[effect], declared(run), guards=(Guard("run", run, RUNNING),))
+            for effect, run in zip(effects, reversed(runs), strict=True)
+        ]
+        writing = asyncio.create_task(store.append("effect", batch))
+        await until_somebody_waits(owner_pool)
+        await owner_pool.execute("select from run_heads where stream_id = any($1) for update nowait", runs[1:])
+        await owner_pool.execute("select from effect_heads for update nowait")
+    assert {fate.fate for fate in (await writing).appended} == {"won"}
+
+
 async def test_of_many_births_of_a_stream_exactly_one_is_written(store: PostgresStore) -> None:
     attempt = mint()
     births = [
@@ -163,6 +193,20 @@ async def test_each_ready_attempt_is_claimed_once(store: PostgresStore) -> None:
 
     claimed = [c.attempt_id for taken in await asyncio.gather(*(runner() for _ in range(4))) for c in taken]
     assert sorted(claimed) == sorted(attempts)
+
+
+async def test_a_claim_passes_over_what_another_is_taking(store: PostgresStore, owner_pool: asyncpg.Pool) -> None:
+    run, taken, free = mint(), mint(), mint()
+    births = tuple(
+        birth("attempt", a, queued(run, number=n), work_subject=SUBJECT) for n, a in enumerate((taken, free), 1)
+    )
+    await store.append("run", [append("run", run, created(), started(), births=births)])
+    async with (
+        uncommitted(owner_pool, "select from ready where attempt_id = $1 for update", taken),
+        asyncio.timeout(10),
+    ):
+        assert [c.attempt_id for c in await store.claim(None, limit=5, lease=LEASE)] == [free]
+    assert [c.attempt_id for c in await store.claim(None, limit=5, lease=LEASE)] == [taken]
 
 
 async def test_a_claim_waits_behind_an_uncommitted_suspension_and_drops_the_work(
