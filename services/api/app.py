@@ -30,6 +30,8 @@ def build(tools: Tools) -> ApiService:
         openapi_tags=TAGS,
         redoc_url=None,
         redirect_slashes=False,
+        # The edge traces requests itself; FastAPI's own telemetry would record exceptions with their messages.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.door = door
     app.add_middleware(Edge)
