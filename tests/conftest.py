@@ -1,3 +1,3 @@
 """Fixtures of every test: real servers."""
 
-pytest_plugins = ["tests.support.postgres"]
+pytest_plugins = ["tests.support.postgres", "tests.support.nats"]
