@@ -252,12 +252,12 @@ def _prepare(data_dir: Path) -> _Place:
     notes.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.geteuid() == 0:
         return _prepare_as_root(data_dir, notes)
-    name = _short_hash(data_dir)
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    base = Path(runtime, "minutebook") if runtime and Path(runtime).is_dir() else Path(f"/tmp/minutebook-{os.getuid()}")  # noqa: S108 - checked below
-    _private_folder(base)
-    sockets = base / name
-    _private_folder(sockets)
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere")
+    # Not below the data directory, whose path may be too long for a socket. `_private_folder` judges the shared /tmp.
+    base = runtime / "minutebook" if runtime.is_dir() else Path(f"/tmp/minutebook-{os.getuid()}")  # noqa: S108
+    sockets = base / _short_hash(data_dir)
+    for folder in (base, sockets):
+        _private_folder(folder)
     return _Place(_wheel() / "pginstall/bin", notes, _short_enough(sockets), notes, None)
 
 
@@ -269,7 +269,7 @@ def _prepare_as_root(data_dir: Path, notes: Path) -> _Place:
     programs = _install(_ROOT_HOME)
     name = _short_hash(data_dir)
     home, sockets = _ROOT_HOME / "data" / name, _ROOT_HOME / "run" / name
-    _claim(home, notes)
+    _claim(home, notes, data_dir)
     for folder in (home, sockets):
         folder.mkdir(mode=0o700, exist_ok=True)
         os.chown(folder, account.uid, account.gid)
@@ -281,7 +281,7 @@ def _prepare_as_root(data_dir: Path, notes: Path) -> _Place:
     return _Place(programs, home, _short_enough(sockets), notes, account)
 
 
-def _claim(home: Path, notes: Path) -> None:
+def _claim(home: Path, notes: Path, data_dir: Path) -> None:
     """See to it that `home` is this data directory's and not that of a deleted one of the same path.
 
     Both hold the same random id. When they differ, the files at `home` are put aside, never deleted unasked.
@@ -291,12 +291,11 @@ def _claim(home: Path, notes: Path) -> None:
         return
     if home.exists():
         aside = home.with_suffix(".aside")
-        if aside.exists():
-            shutil.rmtree(aside)
+        _remove_tree(aside)
         home.rename(aside)
-    token = secrets.token_hex(16)
-    theirs.write_text(token)
-    ours.write_text(token)
+    identity = f"{secrets.token_hex(16)}\n{data_dir}\n"
+    theirs.write_text(identity)
+    ours.write_text(identity)
 
 
 def _server_user() -> pwd.struct_passwd:
@@ -392,10 +391,9 @@ def _remove_tree(folder: Path) -> None:
 
 
 def _delete(place: _Place) -> None:
-    for folder in {place.home, place.sockets, place.notes}:
-        shutil.rmtree(folder, ignore_errors=True)
-    if place.home != place.notes:
-        place.home.with_suffix(".id").unlink(missing_ok=True)
+    for folder in {place.home, place.home.with_suffix(".aside"), place.sockets, place.notes}:
+        _remove_tree(folder)
+    place.home.with_suffix(".id").unlink(missing_ok=True)
 
 
 __all__ = ["RunningPostgres", "start_postgres"]

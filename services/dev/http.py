@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from contracts.errors import Unavailable
 
 _STOP_SECONDS = 2
+_POLL_SECONDS = 0.005
 
 
 class _Server(uvicorn.Server):
@@ -62,14 +63,25 @@ async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> Running
             app, log_config=None, log_level="warning", access_log=False, timeout_graceful_shutdown=_STOP_SECONDS
         )
     )
-    task = asyncio.create_task(server.serve(sockets=[listener]), name=f"http {host}:{listener.getsockname()[1]}")
-    running = RunningHttp(f"http://{host}:{listener.getsockname()[1]}", server, task)
-    while not server.started:
-        if task.done():
-            listener.close()
-            raise Unavailable("dev.http_not_started", f"the application for {running.url} did not start; see its log")
-        await asyncio.sleep(0.005)
-    return running
+    url = f"http://{host}:{listener.getsockname()[1]}"
+    task = asyncio.create_task(_run(server, listener, url), name=f"serve {url}")
+    try:
+        while not server.started:
+            if task.done():
+                await task
+            await asyncio.sleep(_POLL_SECONDS)
+    except BaseException:
+        task.cancel()
+        raise
+    return RunningHttp(url, server, task)
+
+
+async def _run(server: uvicorn.Server, listener: socket.socket, url: str) -> None:
+    try:
+        with listener:
+            await server.serve(sockets=[listener])
+    except SystemExit:  # uvicorn would end the process, of which this is only a part
+        raise Unavailable("dev.http_not_started", f"the application for {url} did not start; see its log") from None
 
 
 __all__ = ["RunningHttp", "serve"]
