@@ -4,9 +4,12 @@ An issue's update that changes its status is an `issue_transitioned` with the na
 
 The external id is, in this order:
 
-1. Jira's own `x-atlassian-webhook-identifier`, which is the same on each redelivery;
-2. event, issue id, id of changelog or comment, and timestamp of the body, so that two comments in one second differ;
-3. for a body without a timestamp the digest of the whole body.
+1. event, issue, id of changelog or comment, and timestamp of the body, so that two comments in one second differ;
+2. for a body without a timestamp Jira's own `x-atlassian-webhook-identifier`, the same on each redelivery;
+3. for one without that either, the digest of the whole body.
+
+The body comes first because the signature covers nothing else: whoever replays a captured delivery may choose its
+headers, and must not get a second run for a new one.
 """
 
 from collections.abc import Mapping
@@ -51,14 +54,13 @@ def normalise(body: JsonObject, headers: Mapping[str, str]) -> Normalised:
 
 
 def _external_id(event: str, body: JsonObject, headers: Mapping[str, str]) -> str:
-    if identifier := header(headers, IDENTIFIER_HEADER):
-        return bounded(identifier)
     timestamp = text(body.get("timestamp"))
     if timestamp is None:
-        return f"sha256:{blob(body)[0].digest}"
+        identifier = header(headers, IDENTIFIER_HEADER)
+        return bounded(identifier) if identifier else f"sha256:{blob(body)[0].digest}"
     part = text(member(body, "comment", "id")) or text(member(body, "changelog", "id")) or "-"
-    issue = text(member(body, "issue", "id")) or text(member(body, "issue", "key"))
-    return bounded(f"{event}:{issue}:{part}:{timestamp}")
+    key, number = text(member(body, "issue", "key")), text(member(body, "issue", "id")) or "-"
+    return bounded(f"{event}:{key}:{number}:{part}:{timestamp}")
 
 
 def _keys(key: str, body: JsonObject, change: dict[str, JsonValue]) -> JsonObject:

@@ -1,6 +1,7 @@
 """A running service: its connection to the bus and its background duties, with one way to start and stop."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +14,10 @@ from libs.config import Secrets, Settings
 from libs.eventstore.postgres import PostgresStore
 from libs.telemetry.logs import get_logger
 
+RESTART_SECONDS_MIN: Final = 0.5
 RESTART_SECONDS_MAX: Final = 30.0
+FLUSH_SECONDS: Final = 1.0
+"""How often an idle service forgets the outbox rows that were acked; a busy one does it with its appends."""
 
 _log = get_logger("process")
 
@@ -45,7 +49,7 @@ class Service:
     ) -> None:
         self.name = name
         self._tools = tools
-        self._duties = duties
+        self._duties = (*duties, self._flush)
         self._on_stop = on_stop
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -76,9 +80,15 @@ class Service:
         await self._tools.close()
         _log.info("service stopped", service=self.name)
 
-    async def _keep(self, duty: Duty) -> None:
-        delay = 0.5
+    async def _flush(self) -> None:
         while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await self._tools.store.flush()
+
+    async def _keep(self, duty: Duty) -> None:
+        delay = RESTART_SECONDS_MIN
+        while True:
+            began = time.monotonic()
             try:
                 await duty()
                 return
@@ -86,5 +96,6 @@ class Service:
                 raise
             except Exception as error:
                 _log.warning("duty failed, starting it again", service=self.name, duty=duty.__name__, error=str(error))
+                ran_long = time.monotonic() - began > RESTART_SECONDS_MAX
+                delay = RESTART_SECONDS_MIN if ran_long else min(delay * 2, RESTART_SECONDS_MAX)
                 await asyncio.sleep(delay)
-                delay = min(delay * 2, RESTART_SECONDS_MAX)

@@ -16,10 +16,10 @@ from pydantic import BaseModel, Field
 
 from contracts import ids
 from contracts.errors import Broken
+from libs.adapters import normalise
 from libs.domain.categories import CATEGORIES
 from libs.eventstore.port import Verification
 from libs.eventstore.verify import verify
-from libs.ids import mint
 from minutebook.client import ApiError
 from minutebook.models import DeliveryAccepted, HistoryEntry, RunView
 from minutebook.models.states import DecisionOutcome
@@ -112,9 +112,9 @@ async def play(stack: Stack, definitions: Path, show: Callable[[RunView, float],
     scripts = definitions / "workflows" / DEFINITION / "demo"
     answers_left = [ScriptedAnswer.model_validate(a) for a in json.loads((scripts / "decisions.json").read_text())]
     began = time.monotonic()
-    external_id = f"demo-{mint()}"
-    await deliver(stack, (scripts / "story.json").read_bytes(), external_id)
-    run_id = ids.triggered_run(ids.tenant_group(GROUP), DEFINITION, f"jira:{external_id}")
+    story = json.loads((scripts / "story.json").read_text()) | {"timestamp": time.time_ns() // 1_000_000}
+    await deliver(stack, json.dumps(story).encode())
+    run_id = ids.triggered_run(ids.tenant_group(GROUP), DEFINITION, f"jira:{normalise('jira', story, {}).external_id}")
     async with asyncio.timeout(DEMO_SECONDS_MAX), stack.client() as client:
         while True:
             try:
@@ -136,14 +136,10 @@ async def play(stack: Stack, definitions: Path, show: Callable[[RunView, float],
     return Result(run, history, await _verified(stack), seconds, own)
 
 
-async def deliver(stack: Stack, body: bytes, external_id: str) -> DeliveryAccepted:
+async def deliver(stack: Stack, body: bytes) -> DeliveryAccepted:
     """Post a webhook as Jira would: signed over its raw bytes."""
     signature = hmac.new(stack.webhook_secret.encode(), body, hashlib.sha256).hexdigest()
-    headers = {
-        "content-type": "application/json",
-        "x-hub-signature-256": f"sha256={signature}",
-        "x-atlassian-webhook-identifier": external_id,
-    }
+    headers = {"content-type": "application/json", "x-hub-signature-256": f"sha256={signature}"}
     async with httpx.AsyncClient(base_url=stack.api_url) as http:
         response = await http.post("/api/public/workflows/events/jira", content=body, headers=headers)
     if response.status_code not in (200, 202):

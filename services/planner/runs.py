@@ -49,6 +49,7 @@ class Runs:
             raise Rejected("definition.not_found", f"there is no definition {ask.definition_id!r}", status=404)
         command = run.Create(
             run_id=ask.run_id,
+            definition_id=ask.definition_id,
             principal=principal,
             evidence=run.Evidence(bundle=await self._evidence.bundle(principal.tenant_group, current.bundle)),
             bundle=current.bundle,

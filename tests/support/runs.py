@@ -84,6 +84,7 @@ class World:
     def start(self, context: JsonObject | None = None, principal: Principal = DEVELOPER) -> "World":
         command = run.Create(
             run_id=self.run_id,
+            definition_id="trial",
             principal=principal,
             evidence=run.Evidence(bundle=self.bundle),
             bundle=BlobRef(digest="1" * 64, bytes=2),

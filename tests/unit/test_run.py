@@ -41,6 +41,15 @@ def test_a_start_needs_a_role_of_the_trigger() -> None:
     assert (error.value.code, error.value.status) == ("run.not_yours", 403)
 
 
+def test_the_same_start_again_says_nothing_and_another_one_is_refused() -> None:
+    world = core().start()
+    before = list(world.types)
+    assert world.start().types == before
+    with pytest.raises(Rejected) as error:
+        world.start(context={"jira_key": "CORE-2"})
+    assert (error.value.code, error.value.status) == ("run.key_reused", 409)
+
+
 def test_a_start_under_a_project_needs_membership() -> None:
     with pytest.raises(Rejected) as error:
         core().start(principal=STRANGER)

@@ -34,6 +34,7 @@ class Create:
     """Start a run by hand."""
 
     run_id: UUID
+    definition_id: str
     principal: Principal
     evidence: Evidence
     bundle: BlobRef

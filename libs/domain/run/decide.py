@@ -16,8 +16,8 @@ from libs.domain.run.commands import Advance, Cancel, Create, Resume, RetryStep,
 from libs.domain.run.programs.definition import STEPPERS
 from libs.domain.run.state import State
 from libs.domain.run.walk import Walk, advance
-from libs.language.paths import MISSING, resolve
 from libs.language.model import ManualTrigger
+from libs.language.paths import MISSING, resolve
 from minutebook.models.problem import ProblemItem
 
 RETRYABLE_AFTER_FAILURE: Final = frozenset({"connector_unavailable", "timeout"})
@@ -29,7 +29,7 @@ def decide(command: RunCommand, state: State, now: datetime) -> Decided:
 
     Raises:
         contracts.errors.Rejected: ``run.not_found`` (404), ``run.not_yours`` (403), ``run.context_missing`` (422),
-            ``definition.disabled`` (409), ``run.not_open`` and ``run.not_suspended`` (409), ``step.not_failed`` (409).
+            ``definition.disabled`` and ``run.key_reused`` (409), ``run.not_open`` and ``run.not_suspended`` (409), ``step.not_failed`` (409).
     """
     match command:
         case Create():
@@ -58,7 +58,7 @@ def decide(command: RunCommand, state: State, now: datetime) -> Decided:
 
 def _create(command: Create, state: State, now: datetime) -> Decided:
     if state.status != "absent":
-        return NOTHING  # sent again: the caller gets the run that the first one made
+        return _started_before(command, state)
     walk = Walk(command.run_id, now, state, command.evidence)
     definition, principal = walk.definition, command.principal
     if not definition.enabled:
@@ -90,6 +90,23 @@ def _create(command: Create, state: State, now: datetime) -> Decided:
         )
     )
     return advance(walk, STEPPERS)
+
+
+def _started_before(command: Create, state: State) -> Decided:
+    """The same start sent again gets the run that the first one made; another one under its key is refused."""
+    same = (
+        state.definition_id == command.definition_id
+        and state.context == command.context
+        and state.project_id == command.project_id
+    )
+    if not same:
+        raise Rejected(
+            "run.key_reused",
+            "this idempotency key has started a run with another definition, context or project; use a new key",
+            status=409,
+            run_id=str(command.run_id),
+        )
+    return NOTHING
 
 
 def _resume(command: Resume, state: State, now: datetime) -> Decided:

@@ -18,8 +18,8 @@ from libs.domain.core import Birth, Decided
 from libs.domain.run.backoff import backoff
 from libs.domain.run.commands import Child, Evidence
 from libs.domain.run.state import State, evolve
-from libs.language.paths import MISSING, resolve
 from libs.language.model import Bundle, Definition, Step
+from libs.language.paths import MISSING, resolve
 from minutebook.models.states import FailureClass
 
 FACTS_PER_PLAN_MAX: Final = 2_000

@@ -12,8 +12,8 @@ from libs.domain.core import Birth
 from libs.domain.effect import State
 from libs.domain.run.walk import Walk, fail
 from libs.language.interpolation import interpolate
-from libs.language.paths import MISSING, resolve
 from libs.language.model import WriteStep
+from libs.language.paths import MISSING, resolve
 
 
 def write(walk: Walk, step: WriteStep, key: str) -> None:
