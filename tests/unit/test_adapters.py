@@ -46,7 +46,7 @@ def comment(id_: str, **changes: Any) -> dict[str, Any]:
 def test_a_transition() -> None:
     event = normalise("jira", TRANSITION, {})
     assert event.event == "issue_transitioned"
-    assert event.external_id == "issue_transitioned:20418:88213:1795510802417"
+    assert event.external_id == "issue_transitioned:FERRY-142:20418:88213:1795510802417"
     assert event.payload is TRANSITION
     assert event.keys == {
         "jira_key": "FERRY-142",

@@ -28,8 +28,9 @@ def decide(command: RunCommand, state: State, now: datetime) -> Decided:
     """Return the facts that follow from a command; nothing when they are already true.
 
     Raises:
-        contracts.errors.Rejected: ``run.not_found`` (404), ``run.not_yours`` (403), ``run.context_missing`` (422),
-            ``definition.disabled`` and ``run.key_reused`` (409), ``run.not_open`` and ``run.not_suspended`` (409), ``step.not_failed`` (409).
+        contracts.errors.Rejected: ``run.not_found`` (404), ``run.not_yours`` and ``project.not_yours`` (403),
+            ``run.context_missing`` (422); 409: ``definition.disabled``, ``run.key_reused``, ``run.not_open``,
+            ``run.not_suspended``, ``step.failed``, ``step.not_failed``, ``step.not_retryable``.
     """
     match command:
         case Create():
