@@ -5,7 +5,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from libs.process import Tools
-from services.api import openapi, problems
+from services.api import openapi, problems, reference
 from services.api.auth import Authenticator
 from services.api.door import Door
 from services.api.edge import Edge
@@ -28,6 +28,7 @@ def build(tools: Tools) -> ApiService:
         version=version("minutebook"),
         description=openapi.DESCRIPTION,
         openapi_tags=TAGS,
+        docs_url=None,  # `reference` serves it, without a host beside this one
         redoc_url=None,
         redirect_slashes=False,
         # The edge traces requests itself; FastAPI's own telemetry would record exceptions with their messages.
@@ -39,4 +40,5 @@ def build(tools: Tools) -> ApiService:
     openapi.install(app)
     for router in ROUTERS:
         app.include_router(router)
+    app.include_router(reference.router)
     return ApiService(tools, app)
