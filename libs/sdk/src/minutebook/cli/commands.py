@@ -30,8 +30,8 @@ LISTED_MAX = 100
 
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column)
+    for number, column in enumerate(columns):
+        table.add_column(column, no_wrap=number == 0)  # the first is what one copies
     return table
 
 

@@ -62,7 +62,12 @@ class Session:
 
 
 SESSION = Session()
+PIPE_COLUMNS = 200
+"""Where nobody looks, lines are as long as their content: an id that is cut cannot be copied or parsed."""
+
 out = Console(soft_wrap=True, highlight=False)
+if not out.is_terminal:
+    out.width = PIPE_COLUMNS
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
