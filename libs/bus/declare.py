@@ -22,6 +22,8 @@ from contracts.errors import Broken, Unavailable
 from contracts.subjects import DURABLES, STREAMS, DurableSpec, StreamSpec
 
 _CONNECT_SECONDS_MAX: Final = 5
+_CONNECT_TRIES_AGAIN_MAX: Final = 2
+_CONNECT_PAUSE_SECONDS: Final = 1
 
 
 async def declare(
@@ -47,6 +49,8 @@ async def declare(
             user=user,
             password=password,
             allow_reconnect=False,
+            max_reconnect_attempts=_CONNECT_TRIES_AGAIN_MAX,  # also counts before the first connection
+            reconnect_time_wait=_CONNECT_PAUSE_SECONDS,
             connect_timeout=_CONNECT_SECONDS_MAX,
             error_cb=_said_by_the_exception,
         )

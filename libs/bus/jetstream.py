@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -240,9 +241,11 @@ class JetStreamBus:
         """Leave the queue groups first: FastStream swallows what comes while it waits for the asks in hand."""
         for subscriber in self._broker.subscribers:
             subscription = getattr(subscriber, "subscription", None)
-            if subscription is not None and self._connected().is_connected:
-                await subscription.drain()
+            if subscription is not None:
                 subscriber.subscription = None  # type: ignore[attr-defined]
+                with suppress(nats.errors.Error, TimeoutError):  # a connection that is down is in no queue group
+                    async with asyncio.timeout(self._settings.stop_timeout.total_seconds()):
+                        await subscription.drain()
 
     def _connected(self) -> Client:
         if self._client is None or self._client.is_closed:
@@ -251,7 +254,8 @@ class JetStreamBus:
 
     async def _on_error(self, error: Exception) -> None:
         reason = f"{type(error).__name__}: {_without_secrets(str(error))}"
-        if self._client is not None and self._client.is_connected and reason != self._last_error:
+        told_by_loss = isinstance(error, (OSError, nats.errors.StaleConnectionError))
+        if self._client is not None and self._client.is_connected and not told_by_loss and reason != self._last_error:
             _log.warning("bus error", bus=self._name, reason=reason)
         self._last_error = reason
 

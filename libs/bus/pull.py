@@ -69,6 +69,7 @@ class DurablePull:
         self._heard = 0.0
         self._proved = False
         self._troubled = False
+        self._stopping = False
         self._fault: str | None = None
         self._nudge = asyncio.Event()
         self._linked = asyncio.Event()
@@ -107,9 +108,10 @@ class DurablePull:
 
     async def stop(self, timeout: timedelta) -> None:
         """Take no more, finish the batch in hand, hand back the rest and send all of that off."""
+        self._stopping = True
         if self._watch is not None:
             self._watch.cancel()
-            await asyncio.wait({self._watch})
+            await asyncio.wait({self._watch}, timeout=timeout.total_seconds())
         await self._batcher.drain(timeout)
         try:
             async with asyncio.timeout(timeout.total_seconds()):
@@ -135,6 +137,7 @@ class DurablePull:
             if trouble == LOST_LINK:
                 continue
             tries += 1
+            _log.debug("pull ended", durable=self._durable.name, reason=trouble)
             if tries > _BLIPS_UNLOGGED and not self._troubled:
                 self._troubled = True
                 _log.warning("durable is not consumed, trying again", durable=self._durable.name, reason=trouble)
@@ -164,9 +167,12 @@ class DurablePull:
             await self._end_subscription(subscription)
 
     async def _end_subscription(self, subscription: Subscription) -> None:
-        """Take what the server sent before it heard of the end: that is settled, and does not wait for ack_wait."""
+        """End it; while stopping, take what the server sent before it heard of that, so that it is handed back.
+
+        After a fault nothing is waited for: the server may be what does not answer.
+        """
         with suppress(nats.errors.Error, TimeoutError):  # a connection that is closed has no subscriptions
-            if self._linked.is_set():
+            if self._stopping and self._linked.is_set():
                 await subscription.drain()  # type: ignore[no-untyped-call]
             else:
                 await subscription.unsubscribe()

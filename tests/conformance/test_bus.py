@@ -16,8 +16,6 @@ from libs.bus.jetstream import JetStreamBus, JetStreamSettings
 from libs.bus.memory import MemoryBroker, MemoryBus
 from libs.bus.port import ACK, Bus, Delivered, Disposition, Message
 
-pytest_plugins = ["tests.support.nats"]
-
 STREAM = StreamSpec("HISTORY", ("history.>",), timedelta(hours=1), 1 << 24)
 RUNS = DurableSpec(
     "runs", "HISTORY", ("history.run.created", "history.run.failed"), "planner", ack_wait=timedelta(seconds=1)
@@ -87,6 +85,11 @@ def message(text: str, *, subject: str = "history.run.created", id_: str | None 
     return Message(subject=subject, data=text.encode(), id=id_ or f"m{next(_ids)}", headers={"traceparent": "00-x"})
 
 
+async def elapse(span: timedelta) -> None:
+    """Let real time pass, where the promise is that nothing comes of it."""
+    await asyncio.sleep(span.total_seconds())
+
+
 async def until(condition: Callable[[], bool], *, within: float = 10.0) -> None:
     """Wait until a condition holds; it is asked again at every turn of events, for at most `within` seconds."""
     async with asyncio.timeout(within):
@@ -129,7 +132,6 @@ async def test_messages_that_arrive_while_a_batch_is_in_hand_make_one_batch(worl
     await bus.publish([message("first")])
     await until(lambda: seen.texts == ["first"])
     await bus.publish([message(str(n)) for n in range(40)])
-    # A second consumer of nothing else would show that they arrived; here a round trip does.
     await bus.publish([message("last")])
     await until(lambda: held_by(bus) == 42)
     seen.open.set()
@@ -187,7 +189,7 @@ async def test_ack_and_term_end_a_message(world: World) -> None:
         await bus.publish([message("a"), message("b")])
         await until(lambda: len(seen.delivered) == 2)
     # Longer than ack_wait, and by what the durable itself delivers: had they not ended, they would come before "c".
-    await asyncio.sleep(RUNS.ack_wait.total_seconds() * 1.3)
+    await elapse(RUNS.ack_wait * 1.3)
     await bus.publish([message("c")])
     await until(lambda: "c" in seen.texts)
     assert seen.texts == ["a", "b", "c"]
@@ -251,7 +253,7 @@ async def test_a_handler_that_takes_longer_than_ack_wait_keeps_its_messages(worl
     await bus.start()
     await bus.publish([message("slow"), message("behind")])
     await until(lambda: seen.texts == ["slow"])
-    await asyncio.sleep(RUNS.ack_wait.total_seconds() * 2.2)
+    await elapse(RUNS.ack_wait * 2.2)
     seen.open.set()
     await until(lambda: len(seen.delivered) == 2)
     await bus.publish([message("after")])

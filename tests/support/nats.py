@@ -7,6 +7,7 @@ URL. So a test can neither see nor leave behind streams, durables, asks or conne
 
 import itertools
 import shutil
+import signal
 import socket
 import subprocess
 import sysconfig
@@ -71,6 +72,15 @@ class NatsServer:
                     continue
                 raise RuntimeError(f"nats-server ended with {code}: {log.read_text()[-2000:]}") from None
         raise RuntimeError(f"nats-server is not ready: {log.read_text()[-2000:]}")
+
+    def freeze(self) -> None:
+        """Stop it in its tracks: connections stay open and nothing comes, until `thaw`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it as a power cut would, but for what the file system has buffered."""
