@@ -1,191 +1,226 @@
-"""The smallest readable JSON value that a JSON Schema accepts. Pure; the same schema gives the same value."""
+"""A small readable JSON value that a JSON Schema accepts. Pure; the same schema gives the same value.
 
-import re
-from collections.abc import Mapping
+Candidates are made from what the schema says and checked against it, in order, until one is accepted.
+"""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from itertools import islice
 from typing import Any, Final
 
+from jsonschema import Draft202012Validator
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
 from contracts.base import JsonObject, JsonValue
+from services.dev.pattern_text import matching_text
+from services.dev.schema_folding import folded, pointed
 
 _DEPTH_MAX: Final = 24
-_STEPS_MAX: Final = 500
+_STEPS_MAX: Final = 2_000
 _TEXT_CHARS_MAX: Final = 10_000
+_ITEMS_MAX: Final = 1_000
+_BRANCHES_MAX: Final = 32
+_HOPS_MAX: Final = 32
 
 _FORMATS: Final = {
-    "date": "2026-01-01",
-    "date-time": "2026-01-01T00:00:00Z",
-    "time": "00:00:00Z",
-    "duration": "PT1H",
-    "email": "someone@example.com",
-    "hostname": "example.com",
-    "ipv4": "192.0.2.1",
-    "ipv6": "2001:db8::1",
-    "uri": "https://example.com/",
-    "uri-reference": "/example",
-    "uuid": "00000000-0000-4000-8000-000000000000",
+    "date": "2026-01-{:02}",
+    "date-time": "2026-01-01T00:00:{:02}Z",
+    "time": "00:00:{:02}Z",
+    "duration": "PT{}H",
+    "email": "someone{}@example.com",
+    "hostname": "host{}.example.com",
+    "ipv4": "192.0.2.{}",
+    "ipv6": "2001:db8::{}",
+    "uri": "https://example.com/{}",
+    "uri-reference": "/example/{}",
+    "uuid": "00000000-0000-4000-8000-{:012}",
 }
 
-_GUESSES: Final = (
-    "example",
-    "Example",
-    "EXAMPLE",
-    "EX-1",
-    "ex-1",
-    "1",
-    "1.0.0",
-    "v1.0.0",
-    "2026-01-01",
-    "a",
-    "A",
-    "0" * 40,
-)
-"""Tried in turn against a `pattern`: one that needs something stranger gets an answer that its schema refuses."""
+_NOTHING_REMOTE: Final[Registry[Any]] = Registry()
 
 
 def minimal_instance(schema: Mapping[str, Any]) -> JsonValue:
     """Return the value: required properties only, the fewest items, the first of an enumeration, true for a boolean.
 
-    Strings say what they stand for. Bounds, `const`, `enum`, `examples`, `default`, formats, local references and the
-    first branch of `anyOf` and `oneOf` are kept to; `not`, `if` and the like are not looked at. A schema that refers
-    to itself without end gets null where the patience for it ends.
+    Strings say what they stand for. Where no candidate is accepted (a schema that contradicts itself, a pattern that
+    is not simple, a schema that refers to itself without end) the first one is returned all the same: it fails where
+    the schema is checked, with the reason.
     """
-    return _Maker(schema).make(schema, "value", depth=0)
+    return _Maker(schema).make(schema, "value", depth=0, nth=0)
 
 
 class _Maker:
-    """Makes values for the parts of one schema, with a bounded number of references and combinations followed."""
+    """Makes values for the parts of one schema, with a bounded number of candidates looked at."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._steps_left = _STEPS_MAX
+        self._validator = Draft202012Validator(
+            {**root}, registry=_NOTHING_REMOTE, format_checker=Draft202012Validator.FORMAT_CHECKER
+        )
 
-    def make(self, schema: Any, name: str, *, depth: int) -> JsonValue:
-        if not isinstance(schema, Mapping) or depth > _DEPTH_MAX:
-            return None
-        schema = self._resolved(schema)
-        if "const" in schema:
-            return schema["const"]  # type: ignore[no-any-return]
-        for key in ("enum", "examples"):
-            if isinstance(schema.get(key), list) and schema[key]:
-                return schema[key][0]  # type: ignore[no-any-return]
-        if "default" in schema:
-            return schema["default"]  # type: ignore[no-any-return]
-        match _type(schema):
-            case "object":
-                return self._object(schema, depth=depth)
-            case "array":
-                return self._array(schema, name, depth=depth)
-            case "string":
-                return _string(schema, name)
-            case "integer":
-                return int(_number(schema))
-            case "number":
-                return _number(schema)
-            case "boolean":
-                return True
-            case _:
-                return None
+    def make(self, schema: Any, name: str, *, depth: int, nth: int) -> JsonValue:
+        """A value for a schema. `nth` tells apart the items of a list, from 0."""
+        first: JsonValue = None
+        for place, candidate in enumerate(self._candidates(schema, name, depth=depth, nth=nth)):
+            if self._accepts(schema, candidate):
+                return candidate
+            first = candidate if place == 0 else first
+        return first
 
-    def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Follow local references and fold in `allOf` and the first branch of `anyOf` or `oneOf`."""
-        merged = dict(schema)
-        while self._steps_left > 0:
+    def _accepts(self, schema: Any, candidate: JsonValue) -> bool:
+        try:
+            return self._validator.evolve(schema=schema).is_valid(candidate)
+        except (Unresolvable, RecursionError):
+            return False
+
+    def _candidates(self, schema: Any, name: str, *, depth: int, nth: int) -> Iterator[JsonValue]:
+        for shape in islice(self._shapes(schema), _BRANCHES_MAX):
+            if depth > _DEPTH_MAX or self._steps_left <= 0:
+                return
             self._steps_left -= 1
-            if isinstance(reference := merged.pop("$ref", None), str):
-                _fold(merged, _pointed(reference, self._root))
-            elif isinstance(parts := merged.pop("allOf", None), list):
-                for part in parts:
-                    _fold(merged, self._resolved(part) if isinstance(part, Mapping) else {})
-            elif choices := merged.pop("anyOf", None) or merged.pop("oneOf", None):
-                _fold(merged, choices[0] if isinstance(choices[0], Mapping) else {})
+            if "const" in shape:
+                yield shape["const"]
+            elif isinstance(choices := shape.get("enum"), list):
+                yield from choices[nth:] + choices[:nth]
             else:
+                if nth == 0:
+                    yield from shape.get("examples", ())
+                    if "default" in shape:
+                        yield shape["default"]
+                for kind in _types(shape):
+                    yield from self._of_type(kind, shape, name, depth=depth, nth=nth)
+
+    def _shapes(self, schema: Any, hops: int = 0) -> Iterator[Mapping[str, Any]]:
+        """A schema as plain mappings: references followed, `allOf` folded in, one per way through its branches."""
+        if not isinstance(schema, Mapping):
+            if schema is True:
+                yield {}
+            return
+        if self._steps_left <= 0 or hops > _HOPS_MAX:
+            return
+        self._steps_left -= 1
+        rest = dict(schema)
+        if isinstance(reference := rest.pop("$ref", None), str):
+            parts = [pointed(reference, self._root)]
+        elif several := rest.pop("allOf", None):
+            parts = several[:1]
+            rest["allOf"] = several[1:]
+        elif branches := rest.pop("anyOf", None) or rest.pop("oneOf", None):
+            parts = branches
+        else:
+            yield rest
+            return
+        for part in parts:
+            for shape in self._shapes(part, hops + 1):
+                yield from self._shapes(folded(rest, shape), hops + 1)
+
+    def _of_type(self, kind: str, shape: Mapping[str, Any], name: str, *, depth: int, nth: int) -> Iterator[JsonValue]:
+        match kind:
+            case "object":
+                yield self._object(shape, depth=depth, nth=nth)
+            case "array":
+                yield self._array(shape, name, depth=depth, nth=nth)
+            case "string":
+                yield from _strings(shape, name, nth)
+            case "integer" | "number":
+                yield from _numbers(shape, nth, whole=kind == "integer")
+            case "boolean":
+                yield from (True, False) if nth % 2 == 0 else (False, True)
+            case _:
+                yield None
+
+    def _object(self, shape: Mapping[str, Any], *, depth: int, nth: int) -> JsonObject:
+        properties = shape.get("properties", {})
+        wanted = dict.fromkeys(shape.get("required", ()))
+        for key in tuple(wanted):
+            wanted.update(dict.fromkeys(shape.get("dependentRequired", {}).get(key, ())))
+        invented = (f"key_{number}" for number in range(1, _ITEMS_MAX))
+        for key in (*properties, *invented):
+            if len(wanted) >= shape.get("minProperties", 0):
                 break
-        return merged
+            wanted.setdefault(key)
+        others = shape.get("additionalProperties", True)
+        return {key: self.make(properties.get(key, others), key, depth=depth + 1, nth=nth) for key in wanted}
 
-    def _object(self, schema: Mapping[str, Any], *, depth: int) -> JsonObject:
-        properties = schema.get("properties") or {}
-        wanted = list(schema.get("required") or ())
-        missing = max(0, schema.get("minProperties", 0) - len(wanted))
-        wanted += [key for key in properties if key not in wanted][:missing]
-        return {key: self.make(properties.get(key, {}), key, depth=depth + 1) for key in wanted}
-
-    def _array(self, schema: Mapping[str, Any], name: str, *, depth: int) -> list[JsonValue]:
-        count = max(schema.get("minItems", 0), 1 if "contains" in schema else 0)
-        rest = schema.get("contains", schema.get("items", {}))
-        items = [*(schema.get("prefixItems") or ()), *[rest] * count][:count]
-        values = [
-            self.make(item, name if count == 1 else f"{name} {number}", depth=depth + 1)
+    def _array(self, shape: Mapping[str, Any], name: str, *, depth: int, nth: int) -> list[JsonValue]:
+        first = list(shape.get("prefixItems", ()))
+        contained = [shape["contains"]] * shape.get("minContains", 1) if "contains" in shape else []
+        count = max(int(shape.get("minItems", 0)), len(contained))
+        items = (first[: count - len(contained)] + contained)[:_ITEMS_MAX]
+        items += [shape.get("items", True)] * (min(count, _ITEMS_MAX) - len(items))
+        return [
+            self.make(item, name if count == 1 else f"{name} {number}", depth=depth + 1, nth=nth + number - 1)
             for number, item in enumerate(items, start=1)
         ]
-        return _told_apart(values) if schema.get("uniqueItems") else values
 
 
-def _told_apart(values: list[JsonValue]) -> list[JsonValue]:
-    """Numbers would all be the same one; strings carry their place already."""
-    return [
-        value + place if isinstance(value, int) and not isinstance(value, bool) else value
-        for place, value in enumerate(values)
-    ]
-
-
-def _fold(into: dict[str, Any], other: Mapping[str, Any]) -> None:
-    for key, value in other.items():
-        if key == "required" and key in into:
-            into[key] = [*into[key], *(item for item in value if item not in into[key])]
-        elif key == "properties" and key in into:
-            into[key] = {**value, **into[key]}
-        else:
-            into.setdefault(key, value)
-
-
-def _pointed(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Any = root
-    for part in reference.removeprefix("#").strip("/").split("/"):
-        if part:
-            found = found.get(part.replace("~1", "/").replace("~0", "~"), {}) if isinstance(found, Mapping) else {}
-    return found if isinstance(found, Mapping) else {}
-
-
-def _type(schema: Mapping[str, Any]) -> str:
-    declared = schema.get("type")
-    if isinstance(declared, list):
-        return str(next((kind for kind in declared if kind != "null"), "null"))
+def _types(shape: Mapping[str, Any]) -> list[str]:
+    """The types that a shape allows, null last; what its keys speak of, when it names none."""
+    declared = shape.get("type")
     if isinstance(declared, str):
-        return declared
-    if "properties" in schema or "required" in schema:
-        return "object"
-    return "array" if {"items", "prefixItems", "contains"} & schema.keys() else "string"
+        return [declared]
+    if isinstance(declared, list):
+        return sorted(declared, key=lambda kind: kind == "null")
+    if shape.keys() & {"properties", "required", "minProperties"}:
+        return ["object"]
+    if shape.keys() & {"items", "prefixItems", "contains", "minItems"}:
+        return ["array"]
+    if shape.keys() & {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}:
+        return ["number"]
+    return ["string", "object", "array", "number", "boolean", "null"]
 
 
-def _string(schema: Mapping[str, Any], name: str) -> str:
-    if (known := _FORMATS.get(str(schema.get("format")))) is not None:
-        return known
+def _strings(shape: Mapping[str, Any], name: str, nth: int) -> Iterator[str]:
+    least, most = int(shape.get("minLength", 0)), int(shape.get("maxLength", _TEXT_CHARS_MAX))
     text = f"Example {name.replace('_', ' ')}"
-    if isinstance(pattern := schema.get("pattern"), str):
-        text = _guess(pattern, text)
-    least, most = int(schema.get("minLength", 0)), int(schema.get("maxLength", _TEXT_CHARS_MAX))
-    return text.ljust(least, ".")[:most]
+    if (form := _FORMATS.get(str(shape.get("format")))) is not None:
+        yield form.format(nth + 1)
+    if isinstance(pattern := shape.get("pattern"), str):
+        yield text
+        # One more character per item tells the items of a list apart.
+        for length in (least + nth, least):
+            if (made := matching_text(pattern, chars_min=length)) is not None:
+                yield made
+    elif len(text) <= most:
+        yield text.ljust(min(least, _TEXT_CHARS_MAX), ".")
+    else:
+        yield (text if nth == 0 else f"{nth + 1}{text}")[:most]
 
 
-def _guess(pattern: str, text: str) -> str:
-    try:
-        return next((guess for guess in (text, *_GUESSES) if re.search(pattern, guess)), text)
-    except re.error:
-        return text  # JSON Schema's expressions are another dialect's
+def _numbers(shape: Mapping[str, Any], nth: int, *, whole: bool) -> Iterator[int | float]:
+    """The numbers nearest to zero that the bounds and the step allow, from the `nth` on."""
+    step = _exact(shape.get("multipleOf", 1))
+    if whole:
+        step = Fraction(step.numerator)
+    low = _bound(shape, "minimum", "exclusiveMinimum", max)
+    high = _bound(shape, "maximum", "exclusiveMaximum", min)
+    if low is not None and low >= 0:
+        start = -(-low // step) * step
+    elif high is not None and high < 0:
+        start, step = high // step * step, -step
+    else:
+        start = Fraction(0)
+    for place in (nth, nth + 1, nth + 2, 0, 1):
+        yield _plain(start + step * place)
+    for place in (nth, nth + 1):  # where the bounds leave nothing above
+        yield _plain(start - step * place)
+    if low is not None and high is not None:
+        yield _plain((low + high) / 2)
 
 
-def _number(schema: Mapping[str, Any]) -> int | float:
-    """The number nearest to zero that the bounds and the step allow."""
-    step = schema.get("multipleOf", 1)
-    low, high = schema.get("minimum"), schema.get("maximum")
-    if (above := schema.get("exclusiveMinimum")) is not None:
-        low = above + step if low is None else max(low, above + step)
-    if (below := schema.get("exclusiveMaximum")) is not None:
-        high = below - step if high is None else min(high, below - step)
-    if low is not None and low > 0:
-        return -(-low // step) * step  # type: ignore[no-any-return]
-    if high is not None and high < 0:
-        return high // step * step  # type: ignore[no-any-return]
-    return 0
+def _bound(shape: Mapping[str, Any], closed: str, opened: str, tighter: Any) -> Fraction | None:
+    bounds = [_exact(shape[key]) for key in (closed, opened) if key in shape]
+    return tighter(bounds) if bounds else None
+
+
+def _exact(number: int | float) -> Fraction:
+    return Fraction(str(number))
+
+
+def _plain(number: Fraction) -> int | float:
+    return int(number) if number.denominator == 1 else float(number)
 
 
 __all__ = ["minimal_instance"]

@@ -1,13 +1,15 @@
 """A model that answers from scripts, over the provider's own Messages API. For the demo, the tests and newcomers.
 
 Everything round it is real: client, gateway, streaming, validation. Which rule answers is read from the request's
-scope headers. Where no rule fits and the request asks for structured output, the answer is the smallest object that
-its schema accepts, so that a definition that somebody has just written runs at once under `minutebook dev`; without a
-schema it is a short text. Such answers are placeholders and read like it.
+scope headers. Where no rule fits and the request asks for structured output, the answer is a small object that its
+schema accepts, the whole schema that the system prompt tells where there is one; so a definition that somebody has just
+written runs at once under `minutebook dev`. Without a schema it is a short text. Such answers are placeholders and read
+like it.
 """
 
 import asyncio
 import json
+import re
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -26,12 +28,16 @@ from contracts.errors import Malformed
 from libs import canonical
 from services.dev.minimal_instance import minimal_instance
 from services.dev.scripts import CallScope, Rule, Scripts, choose
+from services.runner.executors.wire import WHOLE_SCHEMA
 
 HEADER_PREFIX: Final = "x-minutebook-scope-"
 
 _BODY_BYTES_MAX: Final = 32 << 20  # the provider's own limit
 _CHUNK_CHARS: Final = 40
 _CHARS_PER_TOKEN: Final = 4
+_WHOLE_SCHEMA: Final = re.compile(
+    re.escape(WHOLE_SCHEMA) + r"\s+(?P<fence>`{3,})json\n(?P<schema>.*?)\n(?P=fence)", re.DOTALL
+)
 
 
 class _Format(BaseModel):
@@ -168,8 +174,21 @@ def _text(asked: _MessageRequest, rule: Rule | None) -> str:
     if rule is not None:
         return rule.text if rule.text is not None else json.dumps(rule.output, ensure_ascii=False)
     if wanted is not None:
-        return json.dumps(minimal_instance(wanted.json_schema), ensure_ascii=False)
+        return json.dumps(minimal_instance(_told(asked.system) or wanted.json_schema), ensure_ascii=False)
     return "This is the scripted model. No rule of its script fits this request."
+
+
+def _told(system: str | list[dict[str, JsonValue]]) -> dict[str, JsonValue] | None:
+    """The whole schema that a system prompt tells in words, since the wire's says less; None where it tells none."""
+    text = system if isinstance(system, str) else "\n\n".join(str(block.get("text", "")) for block in system)
+    found = _WHOLE_SCHEMA.search(text)
+    try:
+        value = (
+            canonical.parse(found["schema"].encode(), what="the schema", bytes_max=_BODY_BYTES_MAX) if found else None
+        )
+    except Malformed:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 async def _events(answer: _Answer) -> AsyncIterator[str]:

@@ -20,6 +20,7 @@ from services.runner.executors.fit import misfits
 from services.runner.executors.meter import Meter
 from services.runner.executors.port import OUTPUT_BYTES_MAX, Failure, Produced, Scope
 from services.runner.executors.provider import RETRIES, Call, ProviderTrouble, Seen, new_client, send
+from services.runner.executors.wire import in_words
 
 CORRECTIONS_MAX: Final = 1
 """How often a misfit is shown to the model before it is `output_invalid`."""
@@ -86,6 +87,7 @@ class _Session:
         self._meter = meter
         self._calls_max = settings.model_calls_max
         self._tokens_max = settings.model_output_tokens_max
+        self._system = "\n\n".join(part for part in (_SYSTEM, in_words(request.output_schema)) if part)
         self._headers = {
             "x-minutebook-scope-workflow": str(request.run_id),
             "x-minutebook-scope-definition": request.definition_id,
@@ -117,7 +119,7 @@ class _Session:
     async def _ask(self, messages: list[MessageParam]) -> str | Failure:
         """Make one call within the limits; its text, or why there is none."""
         meter = self._meter
-        prompt_bytes = len(json.dumps([_SYSTEM, messages, self._request.output_schema]).encode())
+        prompt_bytes = len(json.dumps([self._system, messages, self._request.output_schema]).encode())
         max_tokens = meter.answer_tokens(prompt_bytes, self._tokens_max)
         if max_tokens is None:
             return self.failure(
@@ -125,7 +127,7 @@ class _Session:
                 f"call {meter.calls + 1} might cost more than the step's budget leaves: "
                 f"{meter.cost} of {self._request.budget_microdollars} microdollars are spent",
             )
-        call = Call(meter.model, _SYSTEM, messages, max_tokens, self._request.output_schema, self._headers)
+        call = Call(meter.model, self._system, messages, max_tokens, self._request.output_schema, self._headers)
         try:
             message = await self._send(call)
         except ProviderTrouble as trouble:

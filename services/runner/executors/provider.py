@@ -16,6 +16,7 @@ from contracts.events.attempt import Usage
 from libs.telemetry.logs import get_logger
 from minutebook.models.states import FailureClass
 from services.runner.executors.port import NO_USAGE
+from services.runner.executors.wire import on_the_wire
 
 RETRIES: Final = 2
 """How often the client itself repeats a call that met 429, 5xx or no connection, before the step's own retries."""
@@ -69,7 +70,7 @@ async def send(client: AsyncAnthropic, call: Call, seen: Seen) -> Message:
     """
     output_config: OutputConfigParam | anthropic.Omit = anthropic.omit
     if call.schema is not None:
-        format_: JSONOutputFormatParam = {"type": "json_schema", "schema": {**_on_the_wire(call.schema)}}
+        format_: JSONOutputFormatParam = {"type": "json_schema", "schema": {**on_the_wire(call.schema)}}
         output_config = {"format": format_}
     try:
         with _deprecation_logged(call.model):
@@ -117,14 +118,6 @@ def _usage(message: Message) -> Usage:
         cache_read_tokens=usage.cache_read_input_tokens or 0,
         cache_write_tokens=usage.cache_creation_input_tokens or 0,
     )
-
-
-def _on_the_wire(schema: JsonObject) -> JsonObject:
-    """The schema without what the provider cannot enforce, which it would refuse; we check the whole one ourselves."""
-    try:
-        return anthropic.transform_schema(schema)
-    except (AssertionError, AttributeError, TypeError, ValueError):
-        return schema
 
 
 def _trouble(error: Exception, model: str) -> ProviderTrouble:
