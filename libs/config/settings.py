@@ -46,7 +46,6 @@ class Settings(BaseSettings):
         default=5.0, gt=0, description="age at which unpublished facts are published again"
     )
     drain_seconds: float = Field(default=10.0, gt=0, description="how long a stopping service finishes what it has")
-    otlp_endpoint: str | None = Field(default=None, description="OpenTelemetry collector; None exports nothing")
 
     @classmethod
     def read(cls) -> "Settings":

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from contracts.errors import MinutebookError
 from libs.language.loader import load_folder
-from libs.telemetry.logs import configure as configure_logs
+from libs.telemetry import logs, tracing
 from minutebook.cli.session import SESSION, Exit, explained, fail
 from minutebook.folder import read_folder
 from services.dev.datadir import DEFAULT_DATA_DIR
@@ -43,7 +43,7 @@ def demo(
     """
     json_wanted = as_json or SESSION.json
     console = Console(stderr=json_wanted, highlight=False, soft_wrap=True)
-    configure_logs("demo", level="error")
+    logs.configure("demo", level="error")
     kept = nullcontext(str(data_dir)) if data_dir else tempfile.TemporaryDirectory(prefix="minutebook-")
     with kept as folder, Screen(console) as screen:
         options = Options(data_dir=Path(folder), port=port, reset=reset, keep=data_dir is not None)
@@ -70,7 +70,7 @@ def dev(
 ) -> None:
     """Run the whole product on this machine until it is stopped. Runs survive a restart on the same folder."""
     console = Console(highlight=False, soft_wrap=True)
-    configure_logs("dev", level="warning")
+    logs.configure("dev", level="warning")
     options = Options(data_dir=data_dir or DEFAULT_DATA_DIR, port=port, reset=reset, definitions=definitions, live=live)
 
     async def stay_up() -> None:
@@ -117,6 +117,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
             loop.add_signal_handler(number, task.cancel)
         return await work
 
+    tracing.configure("minutebook")
     try:
         with explained():
             return asyncio.run(guarded())
@@ -128,6 +129,8 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
         for item in error.errors:
             print(f"{item.file or ''}:{item.line or ''} {item.path}: {item.message}", file=sys.stderr)
         fail(f"{error.message} ({error.code})")
+    finally:
+        tracing.shutdown()
 
 
 def _greet(console: Console, stack: Stack, options: Options) -> None:
