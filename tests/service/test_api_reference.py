@@ -44,7 +44,7 @@ async def test_the_browser_is_told_to_ask_nobody_else(api: World) -> None:
         assert policy["default-src"] == "'none'"
         assert policy["script-src"] == "'self'", "no script inside the page, none from elsewhere, no eval"
         allowed = {source for sources in policy.values() for source in sources.split()}
-        assert allowed == {"'none'", "'self'", "'unsafe-inline'", "data:"}
+        assert allowed == {"'none'", "'self'", "data:"}
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
