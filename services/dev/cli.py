@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from contracts.errors import MinutebookError
+from contracts.errors import MinutebookError, Unavailable
 from libs.language.loader import load_folder
 from libs.telemetry import logs, tracing
 from minutebook.cli.session import SESSION, Exit, explained, fail
@@ -28,12 +28,13 @@ from services.dev.stack import DEFINITIONS, PORT_DEFAULT, Options, Stack
 
 DataDirOption = Annotated[Path | None, typer.Option("--data-dir", help="folder that holds everything of this stack")]
 DefinitionsOption = Annotated[Path, typer.Option("--definitions", help="folder of definitions to sync at the start")]
+PortOption = Annotated[int, typer.Option("--port", help="port of the API; 0 takes a free one", min=0, max=65535)]
 ResetOption = Annotated[bool, typer.Option("--reset", help="begin with an empty history")]
 
 
 def demo(
     data_dir: DataDirOption = None,
-    port: Annotated[int, typer.Option(help="port of the API; 0 takes a free one")] = 0,
+    port: PortOption = 0,
     reset: ResetOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one object at the end and nothing else")] = False,
 ) -> None:
@@ -63,7 +64,7 @@ def demo(
 
 def dev(
     data_dir: DataDirOption = None,
-    port: Annotated[int, typer.Option(help="port of the API; 0 takes a free one")] = PORT_DEFAULT,
+    port: PortOption = PORT_DEFAULT,
     reset: ResetOption = False,
     definitions: DefinitionsOption = DEFINITIONS,
     live: Annotated[bool, typer.Option("--live", help="ask the provider's models, with ANTHROPIC_API_KEY")] = False,
@@ -74,9 +75,14 @@ def dev(
     options = Options(data_dir=data_dir or DEFAULT_DATA_DIR, port=port, reset=reset, definitions=definitions, live=live)
 
     async def stay_up() -> None:
-        async with Stack(options, lambda what: console.print(f"{what} …", style="dim")) as stack:
-            _greet(console, stack, options)
-            ended = await stack.ended()
+        ended = None
+        try:
+            async with Stack(options, lambda what: console.print(f"{what} …", style="dim")) as stack:
+                _greet(console, stack, options)
+                ended = await stack.ended()
+        except Unavailable:
+            if ended is None:  # else a service could not say goodbye to the server that is gone: no news
+                raise
         raise SystemExit(f"minutebook: {ended}; everything was stopped, start it again on the same folder")
 
     run(stay_up())
