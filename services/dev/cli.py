@@ -80,8 +80,8 @@ def dev(
             async with Stack(options, lambda what: console.print(f"{what} …", style="dim")) as stack:
                 _greet(console, stack, options)
                 ended = await stack.ended()
-        except Unavailable:
-            if ended is None:  # else a service could not say goodbye to the server that is gone: no news
+        except (Unavailable, OSError):
+            if ended is None:  # else a service could not take leave of the server that is gone, which is no news
                 raise
         raise SystemExit(f"minutebook: {ended}; everything was stopped, start it again on the same folder")
 

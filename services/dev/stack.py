@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 import asyncpg
-from libs.bus.declare import declare
 
 from contracts.envelope import Owner as ServiceName
 from contracts.errors import Rejected, Unavailable
+from libs.bus.declare import declare
 from libs.config import Secrets, Settings
 from libs.postgres.migrate import migrate
 from libs.process import Tools
@@ -125,6 +126,7 @@ class Stack:
     async def _start(self) -> None:
         data = DataDir.open(self._options.data_dir, reset=self._options.reset)
         self._exit.callback(data.close)
+        _require_free(self._options.port)
         settings, secrets = await self._servers(data)
         api = await self._services(settings, secrets, data)
         self.api_url = api.url
@@ -194,6 +196,19 @@ class Stack:
         await api.start()
         self.tokens = await seed(Identity(tools.store, tools.bus), data)
         return api
+
+
+def _require_free(port: int) -> None:
+    """Refuse a port that cannot be had while nothing has been started for it."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise Unavailable(
+            "dev.port_taken",
+            f"port {port} cannot be had ({reason}); stop what listens there, or choose another one with --port "
+            "(0 takes a free one)",
+        ) from error
 
 
 def _provider_key() -> str:
