@@ -5,7 +5,6 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -29,6 +28,7 @@ from services.dev.datadir import DataDir
 from services.dev.embedded_postgres import RunningPostgres, start_postgres
 from services.dev.http import serve
 from services.dev.nats_server import RunningNats, start_nats
+from services.dev.options import Options
 from services.dev.people import ADMINISTRATOR, seed
 from services.dev.sandbox_mcp import sandbox
 from services.dev.scripted_model import scripted_model
@@ -41,10 +41,6 @@ from services.scheduler.app import build as build_scheduler
 
 DATABASE: Final = "minutebook"
 APP_ROLE: Final = "minutebook_app"
-DEFINITIONS: Final = Path(__file__).parents[2] / "definitions"
-"""The definitions that are shipped with the product."""
-
-PORT_DEFAULT: Final = 8080
 
 
 class Runnable(Protocol):
@@ -63,21 +59,6 @@ BUILDERS: Final[Mapping[ServiceName, Builder]] = {
     "ingest": build_ingest,
     "scheduler": build_scheduler,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to start a stack. `definitions` is synced at every start; `port` 0 takes a free one.
-
-    Without `keep`, what it stored goes when it stops. `live` asks the provider's models with ANTHROPIC_API_KEY.
-    """
-
-    data_dir: Path
-    port: int = PORT_DEFAULT
-    reset: bool = False
-    definitions: Path = DEFINITIONS
-    keep: bool = True
-    live: bool = False
 
 
 class Stack:
