@@ -1,4 +1,4 @@
-"""What the processes tell about themselves: `logs` (structlog) and `tracing` (OpenTelemetry).
+"""What the processes tell about themselves: `logs` (structlog), `tracing` (OpenTelemetry), `metrics` (Prometheus).
 
 Names are an interface. Payloads, prompts and secrets never pass through here.
 """
