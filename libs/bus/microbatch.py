@@ -12,6 +12,7 @@ import structlog
 from contracts.errors import Broken, MinutebookError, Stopping, Unavailable
 from libs.bus.disposition import HAND_BACK, of
 from libs.bus.port import BatchHandler, Delivered, Disposition
+from libs.telemetry import metrics
 
 _log = structlog.get_logger(component="bus.microbatch")
 
@@ -33,6 +34,8 @@ class MicroBatcher:
         self._backlog: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
+        self._batch_messages = metrics.BUS_BATCH_MESSAGES.labels(name)
+        self._redelivered = metrics.BUS_REDELIVERED.labels(name)
 
     def submit(self, delivered: Delivered) -> "asyncio.Future[Disposition]":
         """Take a message; the future tells what becomes of it. Once draining, it is handed back at once."""
@@ -40,6 +43,8 @@ class MicroBatcher:
         if self._stopping:
             future.set_result(HAND_BACK)
             return future
+        if delivered.deliveries > 1:
+            self._redelivered.inc()
         self._backlog.append((delivered, future))
         if self._task is None or self._task.done():
             # The task begins in the loop's next turn, so what comes in this one is in the first batch too.
@@ -62,6 +67,7 @@ class MicroBatcher:
     async def _run(self) -> None:
         while self._backlog:
             batch = [self._backlog.popleft() for _ in range(min(len(self._backlog), self._batch_max))]
+            self._batch_messages.observe(len(batch))
             try:
                 await self._handle(batch)
             finally:

@@ -1,17 +1,19 @@
 """Load, decide, append, publish: the one loop that every owner of a category runs."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from contracts.base import Actor, Metadata
+from contracts.base import Actor, Event, Metadata
 from contracts.errors import Broken, Conflict, MinutebookError, Rejected, Unavailable
 from libs.domain.core import Category, Decided
 from libs.eventstore.port import Append, Appended, BatchResult, BirthRow, EventStore
+from libs.faultpoints import faultpoint
 from libs.owner.publisher import Publisher
+from libs.telemetry import metrics
 from libs.telemetry.logs import get_logger
 
 S = TypeVar("S")
@@ -82,7 +84,8 @@ class Owner(Generic[S, C]):
     """The one writer of a category.
 
     `decide` judges one command; `prepare`, where given, completes the commands of a batch with what their deciders
-    need from elsewhere, once their states are known. `categories` are those that births may go to.
+    need from elsewhere, once their states are known. `categories` are those that births may go to. `observe` is told
+    what was written: a stream's state before, and its new facts.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class Owner(Generic[S, C]):
         publisher: Publisher,
         categories: Mapping[str, Category[Any]] | None = None,
         prepare: Prepare[C, S] | None = None,
+        observe: Callable[[S, Sequence[Event]], None] | None = None,
     ) -> None:
         self._category = category
         self._decide = decide
@@ -101,6 +105,7 @@ class Owner(Generic[S, C]):
         self._publisher = publisher
         self._categories = categories or {}
         self._prepare = prepare
+        self._observe = observe
         self._cache: OrderedDict[UUID, _Held[S]] = OrderedDict()
 
     async def handle(self, items: Sequence[Item[C]]) -> list[Result[S]]:
@@ -163,11 +168,25 @@ class Owner(Generic[S, C]):
         if moves:
             await self._store.move_wakes(self._category.name, moves)
         if appends:
-            batch = await self._store.append(self._category.name, list(appends.values()))
+            batch = await self._write(list(appends.values()))
             for (index, append), fate in zip(appends.items(), batch.appended, strict=True):
                 self._settle(index, append, fate, states[index], results)
+                if self._observe is not None and fate.fate == "won":
+                    self._observe(held[append.stream_id].state, append.events)
             await self._publisher.publish(batch, _work(appends.values(), batch))
         return results
+
+    async def _write(self, appends: Sequence[Append]) -> BatchResult:
+        category = self._category.name
+        metrics.APPEND_STREAMS.labels(category).observe(len(appends))
+        faultpoint("append.before")
+        with metrics.timed(metrics.APPEND_SECONDS.labels(category)):
+            batch = await self._store.append(category, appends)
+        faultpoint("append.committed")
+        fates = Counter(appended.fate for appended in batch.appended)
+        metrics.APPEND_LOST.labels(category).inc(fates["lost"])
+        metrics.APPEND_GUARDED.labels(category).inc(fates["guarded"])
+        return batch
 
     async def _decide_all(
         self,

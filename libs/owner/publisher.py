@@ -9,6 +9,7 @@ from contracts.errors import Unavailable
 from contracts.subjects import history
 from libs.bus.port import Bus, Message
 from libs.eventstore.port import BatchResult, EventStore, Written
+from libs.faultpoints import faultpoint
 from libs.telemetry.logs import get_logger
 
 FACTS_PER_ENVELOPE_MAX: Final = 1_000
@@ -41,11 +42,13 @@ class Publisher:
             )
             for subject, count in rings.items()
         ]
+        faultpoint("publish.before")
         try:
             await self._bus.publish(messages)
         except Unavailable as error:
             _log.warning("facts committed but not published", code=error.code, facts=len(result.written))
             return
+        faultpoint("publish.acked")
         await self._store.published(result.outbox)
 
 

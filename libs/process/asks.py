@@ -1,6 +1,7 @@
 """From asks to commands: parse, refuse the late, answer with typed replies. The api's side is `ask`."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -12,6 +13,8 @@ from contracts.replies import Reply
 from libs.bus.disposition import parse
 from libs.bus.port import Bus
 from libs.eventstore.port import EventStore
+from libs.faultpoints import faultpoint
+from libs.telemetry import metrics
 from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import span
 
@@ -27,17 +30,24 @@ def answer(bus: Bus, store: EventStore, command: type[Cmd], handle: AskOf[Cmd, R
     """Answer one command of the owner. What `handle` raises becomes the reply's problem."""
 
     async def on_ask(_subject: str, data: bytes, _headers: Mapping[str, str]) -> bytes:
+        began = time.perf_counter()
+        problem: MinutebookError | None = None
         try:
             asked = parse(command, data)
             with span(command.subject, traceparent=asked.traceparent):
                 if await store.now() > asked.deadline:
                     raise Unavailable("ask.late", f"{command.subject} came after its deadline; nothing was done")
-                return _reply(result=await handle(asked))
+                reply = _reply(result=await handle(asked))
+                faultpoint("ask.handled")
         except MinutebookError as error:
-            return _reply(error=error)
+            problem, reply = error, _reply(error=error)
         except Exception as error:
             _log.exception("ask failed", subject=command.subject)
-            return _reply(error=Broken("ask.failed", f"{type(error).__name__} while answering {command.subject}"))
+            problem = Broken("ask.failed", f"{type(error).__name__} while answering {command.subject}")
+            reply = _reply(error=problem)
+        result = "ok" if problem is None else type(problem).__name__.lower()
+        metrics.ASK_SECONDS.labels(command.subject.removeprefix("ask."), result).observe(time.perf_counter() - began)
+        return reply
 
     bus.answer(command.subject, on_ask)
 

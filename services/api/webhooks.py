@@ -17,6 +17,7 @@ from libs.bus.port import Message
 from libs.canonical import blob, parse
 from libs.domain import definition
 from libs.eventstore.port import Delivery, Loaded
+from libs.faultpoints import faultpoint
 from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import current_traceparent
 from minutebook.models import DeliveryAccepted
@@ -75,6 +76,7 @@ async def receive(door: Door, request: Request, source_id: str) -> DeliveryAccep
     )
     if not await door.tools.store.accept(delivery, {payload.digest: content}):
         return DeliveryAccepted(status="duplicate")
+    faultpoint("inbound.accepted")
     await _notify(door, delivery)
     return DeliveryAccepted(status="accepted", event_id=delivery.id)
 
