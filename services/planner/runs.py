@@ -6,11 +6,12 @@ from datetime import datetime
 from uuid import UUID
 
 from contracts import ids
+from contracts.base import Event
 from contracts.commands import CancelRun, ResumeRun, RetryStep, StartRun, SuspendRun
 from contracts.envelope import Address
 from contracts.errors import Broken, MinutebookError, Rejected
 from contracts.events.definition import DefinitionSynced
-from contracts.events.run import Trigger
+from contracts.events.run import RunStepFailed, RunStepRetrying, RunStepSucceeded, Trigger
 from contracts.replies import RunChanged
 from libs.domain import run
 from libs.domain.categories import CATEGORIES
@@ -18,6 +19,7 @@ from libs.eventstore.port import EventStore
 from libs.ids import mint
 from libs.owner import Done, Item, Owner, Publisher
 from libs.process import actor
+from libs.telemetry import metrics
 from services.planner.evidence import EvidenceReader
 
 PLANS_IN_A_ROW_MAX = 20
@@ -37,6 +39,7 @@ class Runs:
             publisher=publisher,
             categories=CATEGORIES,
             prepare=self._prepare,
+            observe=_measure,
         )
 
     async def start(self, ask: StartRun) -> RunChanged:
@@ -146,3 +149,28 @@ class Runs:
         for index, read in zip(needing, evidence, strict=True):
             commands[index] = replace(batch[index][0].command, evidence=read)  # type: ignore[arg-type]  # filtered above
         return commands
+
+
+def _measure(before: run.State, facts: Sequence[Event]) -> None:
+    """Measure steps by the facts that were written: what attempts cost, how long steps took that ended."""
+    for fact in facts:
+        if isinstance(fact, RunStepSucceeded | RunStepRetrying | RunStepFailed):
+            metrics.STEP_COST_MICRODOLLARS.inc(fact.cost_microdollars)
+        if isinstance(fact, RunStepSucceeded | RunStepFailed):
+            record = before.step(fact.step)
+            kind = _kind(record)
+            if kind is not None and record.since is not None:
+                metrics.STEP_SECONDS.labels(kind).observe((fact.at - record.since).total_seconds())
+
+
+def _kind(open_step: run.StepRecord) -> str | None:
+    """The kind of a step that is under way, as definitions name it; None for one that never began or has ended."""
+    match open_step.status:
+        case "queued":
+            return "parallel" if open_step.open_id is None else "agent"
+        case "waiting":
+            return "decision"
+        case "writing":
+            return "write"
+        case _:
+            return None

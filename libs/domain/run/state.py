@@ -22,7 +22,8 @@ class StepRecord:
 
     `round` counts from 1 and grows when a loop or a reviewer sends the run back over the step; `attempt` counts
     within the round, `attempts` over all rounds. `open_id` is the attempt, decision or effect that stands for the
-    step now or stood for it last. `output` is the artefact that counts: as approved where it was decided on.
+    step now or stood for it last. `since` is when the step began in this round, or when a person had it tried once
+    more; later attempts do not move it. `output` is the artefact that counts: as approved where it was decided on.
     """
 
     status: StepState = "pending"
@@ -32,6 +33,7 @@ class StepRecord:
     arm: int = 0
     loops: int = 0
     open_id: UUID | None = None
+    since: datetime | None = None
     proposed: BlobRef | None = None
     output: BlobRef | None = None
     artifact_state: ArtifactState | None = None
@@ -142,18 +144,20 @@ def _evolve_step(state: State, event: Event) -> State:
                 key,
                 status="queued",
                 open_id=event.attempt_id,
+                since=_since(state.step(key), event.at),
                 attempt=event.attempt,
                 attempts=state.step(key).attempts + 1,
                 not_before=None,
             )
         case e.RunBranchesEntered(step=key):
-            return _with(state, key, status="queued")
+            return _with(state, key, status="queued", since=event.at)
         case e.RunStepWaiting(step=key):
             return _with(
                 state,
                 key,
                 status="waiting",
                 open_id=event.decision_id,
+                since=event.at,
                 shown=event.artifact,
                 shown_step=event.artifact_step,
                 attempts=state.step(key).attempts + 1,
@@ -164,6 +168,7 @@ def _evolve_step(state: State, event: Event) -> State:
                 key,
                 status="writing",
                 open_id=event.effect_id,
+                since=_since(state.step(key), event.at),
                 arm=event.arm,
                 attempt=state.step(key).attempt + 1,
                 attempts=state.step(key).attempts + 1,
@@ -213,6 +218,11 @@ def _evolve_step(state: State, event: Event) -> State:
 
 def _with(state: State, key: str, **changes: Any) -> State:
     return replace(state, steps={**state.steps, key: replace(state.step(key), **changes)})
+
+
+def _since(record: StepRecord, at: datetime) -> datetime:
+    going_on = record.status in {"queued", "writing", "retrying"}
+    return record.since if going_on and record.since is not None else at
 
 
 def _paused(state: State, at: datetime) -> State:
