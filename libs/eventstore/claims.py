@@ -15,7 +15,7 @@ from libs.postgres.pool import fetch
 # this waits is seen and its ready row, which was there already, is not dropped.
 _CLAIM: Final = """
 with picked as materialized (
-  select r.attempt_id from ready r where $1::text[] is null or r.subject = any($1)
+  select r.attempt_id, r.queued_at from ready r where $1::text[] is null or r.subject = any($1)
    order by r.priority desc, r.queued_at, r.attempt_id limit $2 for update skip locked),
 run as materialized (
   select d.run_id, held.state from (
@@ -36,7 +36,7 @@ taken as (
   returning h.stream_id, h.claim, h.lease_until),
 done as (
   delete from ready where attempt_id in (select attempt_id from picked) and (select count(*) from taken) >= 0)
-select stream_id, claim, lease_until from taken"""
+select t.stream_id, t.claim, t.lease_until, p.queued_at from taken t join picked p on p.attempt_id = t.stream_id"""
 
 _RENEW: Final = """
 with held as materialized (
@@ -62,7 +62,7 @@ class PostgresClaims(Adapter):
             lease,
             sorted(RUN_ACTIVE),
         )
-        return [Claimed(row["stream_id"], row["claim"], row["lease_until"]) for row in rows]
+        return [Claimed(row["stream_id"], row["claim"], row["lease_until"], row["queued_at"]) for row in rows]
 
     async def renew(self, claims: Collection[tuple[UUID, UUID]], *, lease: timedelta) -> frozenset[UUID]:
         pairs = list(claims)

@@ -294,7 +294,7 @@ class MemoryStore:
             if subjects is None or ready.subject in subjects
         )
         claimed = []
-        for _, _, attempt_id in turn[:limit]:
+        for _, queued_at, attempt_id in turn[:limit]:
             del self._ready[attempt_id]
             head = self.heads["attempt"].get(attempt_id)
             if head is None or not self._claimable(head):
@@ -302,7 +302,7 @@ class MemoryStore:
             until = self.clock + lease
             claim = self._mint_claim()
             self.heads["attempt"][attempt_id] = replace(head, claim=claim, lease_until=until, wake_at=until)
-            claimed.append(Claimed(attempt_id, claim, until))
+            claimed.append(Claimed(attempt_id, claim, until, queued_at))
         return claimed
 
     def _claimable(self, head: Head) -> bool:

@@ -134,11 +134,12 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An attempt that this runner holds until `lease_until`, unless it renews."""
+    """An attempt that this runner holds until `lease_until`, unless it renews. `queued_at` is when it became ready."""
 
     attempt_id: UUID
     claim: UUID
     lease_until: datetime
+    queued_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from contracts.events.run import RunStepQueued
 from libs.config import Settings
 from libs.domain import attempt
 from libs.eventstore.port import Loaded
-from libs.owner import Item, Owner
+from libs.owner import Done, Item, Owner
 from libs.process import actor
+from libs.telemetry import metrics
 from libs.telemetry.logs import get_logger
 from services.runner.hand import Hand
 from services.runner.leases import Lease, Leases
@@ -94,6 +95,7 @@ class Wakes:
         if moves:
             await self._store.move_wakes(attempt.CATEGORY.name, moves)
         results = await self._owner.handle(lost)
+        metrics.LEASES_EXPIRED.inc(sum(1 for result in results if isinstance(result, Done) and result.changed))
         return {
             item.stream_id: result
             for item, result in zip(lost, results, strict=True)

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from contracts.errors import Broken, MinutebookError
 from libs.domain import attempt
 from libs.owner import Done, Item, Owner
+from libs.telemetry import metrics
 from libs.telemetry.logs import get_logger
 
 REPORTS_PER_BATCH_MAX: Final = 200
@@ -47,6 +48,16 @@ class Reports:
                 _log.exception("reports failed", reports=len(batch))
                 broken = Broken("report.failed", f"{type(error).__name__} while reporting; see the log")
                 results = [broken] * len(batch)
-            for (_, future), result in zip(batch, results, strict=True):
+            for (item, future), result in zip(batch, results, strict=True):
+                if isinstance(result, Done) and result.changed:
+                    _count_calls(item.command)
                 if not future.done():
                     future.set_result(result)
+
+
+def _count_calls(report: attempt.Command) -> None:
+    match report:
+        case attempt.Succeed(model=str(model), turns=calls):
+            metrics.MODEL_CALLS.labels(model, "succeeded").inc(calls)
+        case attempt.Fail(model=str(model), turns=calls, failure_class=failure_class):
+            metrics.MODEL_CALLS.labels(model, failure_class).inc(calls)

@@ -19,6 +19,7 @@ from libs.faultpoints import faultpoint
 from libs.ids import mint
 from libs.owner import Done, Item, Owner
 from libs.process import actor
+from libs.telemetry import metrics
 from libs.telemetry.logs import get_logger
 from services.runner.execution import Execution, Work
 from services.runner.executors import Executor
@@ -133,6 +134,8 @@ class Worker:
                 faultpoint("claim.taken")
                 for claim in claimed:
                     self.hand.take(claim)
+                    waited = claim.lease_until - lease - claim.queued_at
+                    metrics.CLAIM_WAIT_SECONDS.observe(max(waited.total_seconds(), 0.0))
                 await self._begin(claimed)
             # A claim that came back short may have passed over work whose run has ended, with more behind it.
             full = len(claimed) == free
