@@ -1,6 +1,7 @@
 """Makes the server's streams and durables what `contracts.subjects` says. Run by `migrate`, and safe to run again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ from contracts.subjects import DURABLES, STREAMS, DurableSpec, StreamSpec
 _CONNECT_SECONDS_MAX: Final = 5
 _CONNECT_TRIES_AGAIN_MAX: Final = 2
 _CONNECT_PAUSE_SECONDS: Final = 1
+
+_NO_ROOM: Final = frozenset({10023, 10028, 10047})
+"""The server's codes for a store that is full or too small now."""
 
 
 async def declare(
@@ -57,25 +61,60 @@ async def declare(
     except (OSError, nats.errors.Error, TimeoutError) as error:
         raise Unavailable("bus.unreachable", f"no NATS server takes declarations: {type(error).__name__}") from error
     try:
-        js = client.jetstream()
-        changed = [change for stream in streams for change in await _declare_stream(js, stream)]
-        changed += [change for durable in durables for change in await _declare_durable(js, durable)]
+        with answered():
+            js = client.jetstream()
+            changed = [change for stream in streams for change in await _declare_stream(js, stream)]
+            changed += [change for durable in durables for change in await _declare_durable(js, durable)]
+    finally:
+        await client.close()
+    return tuple(changed)
+
+
+async def restore(
+    js: JetStreamContext, *, streams: Sequence[StreamSpec], durables: Sequence[DurableSpec]
+) -> tuple[str, ...]:
+    """Create what is missing, on a connection that exists; returns what that was.
+
+    What exists is left as it is, even when it differs: a newer release may have declared it.
+
+    Raises:
+        contracts.errors.Unavailable: the server does not answer.
+        contracts.errors.Broken: the server refuses a declaration, with its reason.
+    """
+    with answered():
+        made = [change for stream in streams for change in await _declare_stream(js, stream, update=False)]
+        return (*made, *[c for durable in durables for c in await _declare_durable(js, durable, update=False)])
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """What JetStream's management interface raises, in our words.
+
+    Raises:
+        contracts.errors.Unavailable: it does not answer.
+        contracts.errors.Broken: it refuses, with its reason.
+    """
+    try:
+        yield
     except APIError as error:
-        if error.code is not None and error.code >= 500 and error.err_code is None:
+        if _passing(error):
             raise Unavailable("bus.no_jetstream", f"JetStream does not answer: {error.description}") from error
         raise Broken("bus.declaration_refused", f"the server refused a declaration: {error.description}") from error
     except (nats.errors.Error, TimeoutError) as error:
         raise Unavailable("bus.unreachable", f"the server stopped answering: {type(error).__name__}") from error
-    finally:
-        await client.close()
-    return tuple(changed)
+
+
+def _passing(error: APIError) -> bool:
+    if error.err_code is None:
+        return error.code is not None and error.code >= 500
+    return error.code == 503 or error.err_code in _NO_ROOM
 
 
 async def _said_by_the_exception(_error: Exception) -> None:
     """nats-py also logs what it raises; once is enough."""
 
 
-async def _declare_stream(js: JetStreamContext, spec: StreamSpec) -> Iterable[str]:
+async def _declare_stream(js: JetStreamContext, spec: StreamSpec, *, update: bool = True) -> Iterable[str]:
     wanted: dict[str, Any] = {
         "subjects": list(spec.subjects),
         "max_age": spec.max_age.total_seconds(),
@@ -91,14 +130,14 @@ async def _declare_stream(js: JetStreamContext, spec: StreamSpec) -> Iterable[st
             StreamConfig(name=spec.name, storage=StorageType.FILE, retention=RetentionPolicy.LIMITS, **wanted)
         )
         return (f"created stream {spec.name}",)
-    different = _different(found, wanted)
+    different = _different(found, wanted) if update else []
     if not different:
         return ()
     await js.update_stream(replace(found, **wanted))
     return (f"updated stream {spec.name}: {', '.join(different)}",)
 
 
-async def _declare_durable(js: JetStreamContext, spec: DurableSpec) -> Iterable[str]:
+async def _declare_durable(js: JetStreamContext, spec: DurableSpec, *, update: bool = True) -> Iterable[str]:
     wanted: dict[str, Any] = {
         # One subject goes into `filter_subjects` too: the server keeps the two forms apart and refuses both at once.
         "filter_subjects": list(spec.subjects),
@@ -121,7 +160,7 @@ async def _declare_durable(js: JetStreamContext, spec: DurableSpec) -> Iterable[
             ),
         )
         return (f"created durable {spec.name}",)
-    different = _different(found, wanted)
+    different = _different(found, wanted) if update else []
     if not different:
         return ()
     await js.add_consumer(spec.stream, replace(found, **wanted))

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import nats.errors
+import nats.js.errors
 import structlog
 from faststream.nats import NatsBroker, NatsMessage
 from faststream.security import SASLPlaintext
@@ -16,9 +17,11 @@ from nats.aio.client import Client, Server
 from nats.js import JetStreamContext
 
 from contracts.errors import Broken, Unavailable
-from contracts.subjects import DurableSpec
+from contracts.subjects import DURABLES, STREAMS, DurableSpec, StreamSpec
+from libs.bus.declare import answered, restore
 from libs.bus.limits import check_sizes
 from libs.bus.microbatch import MicroBatcher
+from libs.bus.overrun import Overruns, Reading
 from libs.bus.port import AskHandler, BatchHandler, Message
 from libs.bus.pull import DurablePull
 
@@ -70,7 +73,7 @@ class _Broker(NatsBroker):
 
 
 class JetStreamBus:
-    """One service's connection to NATS. Binds to streams and durables, never declares them.
+    """One service's connection to NATS. Binds to streams and durables; `redeclare` alone makes those that are missing.
 
     A lost connection is restored for ever, with backoff and one log line; meanwhile `publish` and `ask` raise
     `Unavailable` after their timeouts and `usable` is false.
@@ -83,6 +86,8 @@ class JetStreamBus:
         name: str,
         credentials: Credentials | None = None,
         settings: JetStreamSettings | None = None,
+        streams: Sequence[StreamSpec] = STREAMS,
+        durables: Sequence[DurableSpec] = DURABLES,
     ) -> None:
         self._url = url
         self._name = name
@@ -91,6 +96,10 @@ class JetStreamBus:
         self._pulls: list[DurablePull] = []
         self._client: Client | None = None
         self._js: JetStreamContext | None = None
+        self._streams = streams
+        self._durables = durables
+        self._overruns = Overruns()
+        self._quiescing: asyncio.Task[None] | None = None
         self._stopping = False
         self._last_error = ""
         self._broker = _Broker(
@@ -165,14 +174,13 @@ class JetStreamBus:
             contracts.errors.Broken: a message is larger than an envelope may be; nothing was sent.
         """
         check_sizes(messages)
-        self._connected()
-        assert self._js is not None, "made by start, with the connection"
+        js = self._jetstream()
         acks: list[asyncio.Future[Any]] = []
         try:
             async with asyncio.timeout(self._settings.publish_timeout.total_seconds()):
                 for message in messages:
                     headers = {**message.headers, MESSAGE_ID: message.id}
-                    acks.append(await self._js.publish_async(message.subject, message.data, headers=headers))
+                    acks.append(await js.publish_async(message.subject, message.data, headers=headers))
                 await asyncio.gather(*acks)
         except (TimeoutError, nats.errors.Error) as error:
             missing = sum(1 for ack in acks if not ack.done() or ack.cancelled() or ack.exception() is not None)
@@ -223,13 +231,58 @@ class JetStreamBus:
         """How many messages were taken and have no disposition on the wire yet."""
         return sum(pull.held for pull in self._pulls)
 
+    async def incarnations(self) -> Mapping[str, str]:
+        """See `Bus.incarnations`."""
+        js, stamps = self._management(), {}
+        with answered():
+            for spec in self._streams:
+                with suppress(nats.js.errors.NotFoundError):
+                    created = (await js.stream_info(spec.name)).created
+                    assert created is not None, "every server that knows the stream says when it was made"
+                    stamps[spec.name] = created.isoformat()
+        return stamps
+
+    async def redeclare(self) -> tuple[str, ...]:
+        """See `Bus.redeclare`."""
+        return await restore(self._management(), streams=self._streams, durables=self._durables)
+
+    async def overruns(self) -> frozenset[str]:
+        """See `Bus.overruns`."""
+        js, lost = self._management(), set()
+        with answered():
+            for durable in self._durables:
+                with suppress(nats.js.errors.NotFoundError):
+                    state = (await js.stream_info(durable.stream)).state
+                    info = await js.consumer_info(durable.stream, durable.name)
+                    reading = Reading(
+                        first=state.first_seq,
+                        last=state.last_seq,
+                        settled_to=info.ack_floor.stream_seq if info.ack_floor else 0,
+                        idle=not info.num_pending and not info.num_ack_pending,
+                        consumed=bool(info.num_waiting),
+                    )
+                    if self._overruns.take(durable.name, reading):
+                        lost.add(durable.name)
+        return frozenset(lost)
+
+    async def quiesce(self) -> None:
+        """See `Bus.quiesce`. Takes at most a few times `stop_timeout`."""
+        if self._client is None:
+            return
+        if self._quiescing is None:
+            self._quiescing = asyncio.create_task(self._take_no_more(), name=f"quiescing of {self._name}")
+        await asyncio.shield(self._quiescing)
+
+    async def _take_no_more(self) -> None:
+        await self._refuse_asks()
+        await asyncio.gather(*(pull.stop(self._settings.stop_timeout) for pull in self._pulls))
+
     async def stop(self) -> None:
         """See `Bus.stop`. Takes at most a few times `stop_timeout`."""
         if self._client is None or self._stopping:
             return
         self._stopping = True
-        await self._refuse_asks()
-        await asyncio.gather(*(pull.stop(self._settings.stop_timeout) for pull in self._pulls))
+        await self.quiesce()
         try:
             async with asyncio.timeout(self._settings.stop_timeout.total_seconds()):
                 await self._broker.stop()
@@ -246,6 +299,17 @@ class JetStreamBus:
                 with suppress(nats.errors.Error, TimeoutError):  # a connection that is down is in no queue group
                     async with asyncio.timeout(self._settings.stop_timeout.total_seconds()):
                         await subscription.drain()
+
+    def _jetstream(self) -> JetStreamContext:
+        self._connected()
+        assert self._js is not None, "made by start, with the connection"
+        return self._js
+
+    def _management(self) -> JetStreamContext:
+        """For questions whose answer is worth nothing later: they do not wait for a connection."""
+        if not self._connected().is_connected:
+            raise Unavailable("bus.not_connected", f"the bus of {self._name} has no connection now")
+        return self._jetstream()
 
     def _connected(self) -> Client:
         if self._client is None or self._client.is_closed:

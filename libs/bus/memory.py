@@ -144,13 +144,38 @@ class MemoryBroker:
 
     def __init__(self, *, streams: Sequence[StreamSpec] = STREAMS, durables: Sequence[DurableSpec] = DURABLES) -> None:
         self._streams = streams
+        self._specs = durables
         self._durables: dict[str, _Durable] = {}
-        self._kept: dict[str, list[Message]] = {stream.name: [] for stream in streams}
-        self._seen: dict[str, OrderedDict[str, float]] = {stream.name: OrderedDict() for stream in streams}
+        self._kept: dict[str, list[Message]] = {}
+        self._seen: dict[str, OrderedDict[str, float]] = {}
+        self._stamps: dict[str, str] = {}
+        self._made = itertools.count(1)
         self._consumers: dict[str, list[_Consumer]] = {}
         self._answering: dict[str, deque[tuple[MemoryBus, AskHandler]]] = {}
-        for durable in durables:
-            self.declare(durable)
+        self.restore()
+
+    def restore(self) -> tuple[str, ...]:
+        """Make the streams and durables that are missing; returns which."""
+        made = []
+        for stream in self._streams:
+            if stream.name not in self._stamps:
+                self._kept[stream.name], self._seen[stream.name] = [], OrderedDict()
+                self._stamps[stream.name] = str(next(self._made))
+                made.append(f"created stream {stream.name}")
+        for durable in self._specs:
+            if not self.exists(durable):
+                self.declare(durable)
+                made.append(f"created durable {durable.name}")
+        return tuple(made)
+
+    def incarnations(self) -> Mapping[str, str]:
+        return dict(self._stamps)
+
+    def delete_stream(self, name: str) -> None:
+        """Remove a stream with its messages and its durables, as a lost storage does."""
+        del self._stamps[name], self._kept[name], self._seen[name]
+        for durable in [held.spec for held in self._durables.values() if held.spec.stream == name]:
+            self.delete(durable)
 
     def declare(self, durable: DurableSpec) -> None:
         """Create a durable, from the first message of its stream; no change when it exists."""
@@ -219,7 +244,7 @@ class MemoryBroker:
 
     def _stream_of(self, subject: str) -> StreamSpec:
         for stream in self._streams:
-            if any(subject_matches(pattern, subject) for pattern in stream.subjects):
+            if stream.name in self._stamps and any(subject_matches(pattern, subject) for pattern in stream.subjects):
                 return stream
         raise Unavailable("bus.unpublished", f"no stream takes {subject}; declare the streams and durables")
 
@@ -293,8 +318,23 @@ class MemoryBus:
         """How many messages were taken and have no disposition yet."""
         return sum(len(consumer.held) for _, consumer in self._consumers)
 
-    async def stop(self) -> None:
-        """See `Bus.stop`."""
+    async def incarnations(self) -> Mapping[str, str]:
+        """See `Bus.incarnations`."""
+        self._check_started()
+        return self._broker.incarnations()
+
+    async def redeclare(self) -> tuple[str, ...]:
+        """See `Bus.redeclare`."""
+        self._check_started()
+        return self._broker.restore()
+
+    async def overruns(self) -> frozenset[str]:
+        """See `Bus.overruns`. Nothing is ever dropped here."""
+        self._check_started()
+        return frozenset()
+
+    async def quiesce(self) -> None:
+        """See `Bus.quiesce`."""
         self._broker.silence(self)
         for _, consumer in self._consumers:
             consumer.room = 0
@@ -304,6 +344,10 @@ class MemoryBus:
         for durable, consumer in self._consumers:
             self._broker.leave(durable, consumer)
         self._consumers.clear()
+
+    async def stop(self) -> None:
+        """See `Bus.stop`."""
+        await self.quiesce()
         self._started = False
 
     async def crash(self) -> None:

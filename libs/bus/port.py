@@ -84,6 +84,39 @@ class Bus(Protocol):
         """Whether the connection is up and every subscribed durable exists."""
         ...
 
+    async def incarnations(self) -> Mapping[str, str]:
+        """When each declared stream was made: stream → stamp. Streams that are missing are absent.
+
+        A stream that was deleted and made again, or whose storage was lost, has another stamp.
+
+        Raises:
+            contracts.errors.Unavailable: the server does not say.
+        """
+        ...
+
+    async def redeclare(self) -> tuple[str, ...]:
+        """Make the declared streams and durables that are missing, and return which; leave the others as they are.
+
+        Raises:
+            contracts.errors.Unavailable: the server does not answer.
+            contracts.errors.Broken: it refuses a declaration, with its reason.
+        """
+        ...
+
+    async def overruns(self) -> frozenset[str]:
+        """Durables whose stream dropped messages (by age or size) before they were consumed.
+
+        Each loss is told once, when the durable is consumed again: what follows from it would be lost before that.
+
+        Raises:
+            contracts.errors.Unavailable: the server does not say.
+        """
+        ...
+
+    async def quiesce(self) -> None:
+        """Take no more messages and asks: finish the batches in hand and hand back the rest. Publishing goes on."""
+        ...
+
     async def stop(self) -> None:
-        """Drain: take no more, finish the batches in hand, hand back the rest, disconnect."""
+        """Quiesce, then disconnect."""
         ...

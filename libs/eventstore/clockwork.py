@@ -1,6 +1,6 @@
-"""What the scheduler asks of PostgreSQL: due wakes, the outbox's leftovers, named leases."""
+"""What the scheduler asks of PostgreSQL: due wakes, the outbox's leftovers, named leases, the bus's incarnations."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -8,7 +8,7 @@ from uuid import UUID
 from libs.eventstore.adapter import Adapter
 from libs.eventstore.heads import heads_of
 from libs.eventstore.mapper import read_metadata
-from libs.eventstore.port import Due, OutboxToken, Written
+from libs.eventstore.port import Due, OutboxToken, Woken, Written
 from libs.postgres.pool import execute, fetch
 
 # A repeat that came while ingest recorded the first may have been stored after that removed its row: nobody else would
@@ -87,3 +87,55 @@ class PostgresClockwork(Adapter):
 
     async def release_lease(self, name: str, holder: UUID) -> None:
         await execute(self._pool, "delete from leases where name = $1 and holder = $2", name, holder)
+
+    async def wake_open(
+        self, category: str, states: Collection[str], *, limit: int, after: UUID | None = None
+    ) -> Woken:
+        heads = heads_of(category)
+        # Judged again once locked: a stream that was moved on meanwhile has said itself when it must be looked at.
+        rows = await fetch(
+            self._pool,
+            f"""
+            with clock as materialized (select minutebook_now() as now),
+            page as materialized (
+              select stream_id, state, wake_at from {heads.table}
+               where stream_id > $1 order by stream_id limit $2),
+            held as materialized (
+              select p.stream_id from (
+                select stream_id from page cross join clock c
+                 where state = any($3::text[]) and (wake_at is null or wake_at > c.now) order by stream_id offset 0) p
+              cross join clock c
+              cross join lateral (
+                select 1 from {heads.table} h
+                 where h.stream_id = p.stream_id and h.state = any($3::text[])
+                   and (h.wake_at is null or h.wake_at > c.now)
+                   for no key update of h) h),
+            woken as (
+              update {heads.table} h set wake_at = c.now from held cross join clock c
+               where h.stream_id = held.stream_id returning 1)
+            select (select count(*)::int from woken) as woken, (select count(*)::int from page) as looked,
+                   (select stream_id from page order by stream_id desc limit 1) as last""",  # noqa: S608 - a table's name
+            after or UUID(int=0),
+            limit,
+            sorted(states),
+        )
+        row = rows[0]
+        return Woken(row["woken"], row["last"] if row["looked"] == limit else None)
+
+    async def incarnations(self) -> Mapping[str, str]:
+        rows = await fetch(self._pool, "select stream, created from bus_incarnations")
+        return {row["stream"]: row["created"] for row in rows}
+
+    async def record_incarnations(self, stamps: Mapping[str, str | None]) -> None:
+        await execute(
+            self._pool,
+            """
+            with given as materialized (
+              select * from unnest($1::text[], $2::text[]) as g(stream, created) order by stream),
+            forgotten as (
+              delete from bus_incarnations where stream in (select stream from given where created is null))
+            insert into bus_incarnations(stream, created) select stream, created from given where created is not null
+            on conflict (stream) do update set created = excluded.created, recorded_at = minutebook_now()""",
+            list(stamps.keys()),
+            list(stamps.values()),
+        )

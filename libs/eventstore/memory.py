@@ -25,6 +25,7 @@ from libs.eventstore.port import (
     Loaded,
     OutboxToken,
     Recorded,
+    Woken,
     Written,
 )
 from libs.eventstore.rows import Batch, BirthItem, EventRow, prepare
@@ -83,6 +84,7 @@ class MemoryStore:
         self._unpublished: dict[OutboxToken, tuple[datetime, tuple[Written, ...]]] = {}
         self._deliveries: dict[UUID, Delivery] = {}
         self._leases: dict[str, tuple[UUID, datetime]] = {}
+        self._incarnations: dict[str, str] = {}
         self._xid = 0
 
     def advance(self, by: timedelta) -> None:
@@ -284,6 +286,29 @@ class MemoryStore:
         held = self._leases.get(name)
         if held is not None and held[0] == holder:
             del self._leases[name]
+
+    async def wake_open(
+        self, category: str, states: Collection[str], *, limit: int, after: UUID | None = None
+    ) -> Woken:
+        heads = self.heads[heads_of(category).category]
+        page = [stream_id for stream_id in sorted(heads) if after is None or stream_id > after][:limit]
+        sleeping = [i for i in page if heads[i].state in states and not self._is_due(heads[i])]
+        for stream_id in sleeping:
+            heads[stream_id] = replace(heads[stream_id], wake_at=self.clock)
+        return Woken(len(sleeping), page[-1] if len(page) == limit else None)
+
+    def _is_due(self, head: Head) -> bool:
+        return head.wake_at is not None and head.wake_at <= self.clock
+
+    async def incarnations(self) -> Mapping[str, str]:
+        return dict(self._incarnations)
+
+    async def record_incarnations(self, stamps: Mapping[str, str | None]) -> None:
+        for stream, created in stamps.items():
+            if created is None:
+                self._incarnations.pop(stream, None)
+            else:
+                self._incarnations[stream] = created
 
     # Claims
 

@@ -169,6 +169,14 @@ class Due:
     wake_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """A page of `wake_open`: how many streams were made due, and the key to go on from, None after the last page."""
+
+    streams: int
+    next: UUID | None
+
+
 class EventStore(Protocol):
     """Loads and appends streams. Every method may raise `contracts.errors.Unavailable` and may then be repeated."""
 
@@ -236,6 +244,23 @@ class Clockwork(Protocol):
 
     async def release_lease(self, name: str, holder: UUID) -> None:
         """Give a lease up early. No error when it is not held."""
+        ...
+
+    async def wake_open(
+        self, category: str, states: Collection[str], *, limit: int, after: UUID | None = None
+    ) -> Woken:
+        """Make streams in these states due now, unless they are due already; looks at `limit` streams from a key on.
+
+        The page is bounded by what is looked at: most streams ended long ago, and no index knows the states.
+        """
+        ...
+
+    async def incarnations(self) -> Mapping[str, str]:
+        """The bus's streams as they were when everything open was last woken for them: stream → stamp."""
+        ...
+
+    async def record_incarnations(self, stamps: Mapping[str, str | None]) -> None:
+        """Remember streams of the bus; None forgets one, so that it counts as never seen."""
         ...
 
 

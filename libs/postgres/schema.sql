@@ -149,6 +149,11 @@ create index deliveries_received on deliveries(received_at);
 -- Named leases of single replicas, such as the scheduler's.
 create table leases(name text primary key, holder uuid not null, until timestamptz not null);
 
+-- Which incarnation of each stream of the bus everything open was last woken for. It is no fact: it says what the bus was
+-- like, and a row that is missing costs one wake of everything open.
+create table bus_incarnations(
+  stream text primary key, created text not null, recorded_at timestamptz not null default minutebook_now());
+
 -- The services' role. A role belongs to the whole cluster, so another database may have made it, or be making it now.
 -- No password is set here: how it logs in is the installation's business.
 -- Its statements are few and long: planning an append anew costs more than running it (0.77 against 0.33 ms for one event),
@@ -166,4 +171,4 @@ grant select, insert on blobs to minutebook_app;
 -- `for share` and `for update` need the right to update.
 grant select, insert, update on identity_heads, definition_heads, inbound_heads, run_heads, attempt_heads, decision_heads,
   effect_heads to minutebook_app;
-grant select, insert, update, delete on ready, unpublished, deliveries, leases to minutebook_app;
+grant select, insert, update, delete on ready, unpublished, deliveries, leases, bus_incarnations to minutebook_app;

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 
+import nats
 import pytest
 from structlog.testing import capture_logs
 
@@ -33,6 +34,8 @@ class World:
     """An adapter's broker with one stream and two durables, and the buses that a test made on it."""
 
     make: Callable[[], Bus]
+    delete_durable: Callable[[DurableSpec], Awaitable[None]]
+    delete_stream: Callable[[str], Awaitable[None]]
     buses: list[Bus] = field(default_factory=list)
 
     def bus(self) -> Bus:
@@ -48,14 +51,42 @@ class World:
 @pytest.fixture(params=["memory", "jetstream"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     if request.param == "memory":
-        broker = MemoryBroker(streams=[STREAM], durables=[RUNS, ALL])
-        world = World(lambda: MemoryBus(broker))
+        world = _in_memory()
     else:
         url: str = request.getfixturevalue("nats_url")
         await declare(url, streams=[STREAM], durables=[RUNS, ALL])
-        world = World(lambda: JetStreamBus(url, name="test", settings=SETTINGS))
+        world = _on_jetstream(url)
     yield world
     await asyncio.gather(*(bus.stop() for bus in world.buses))
+
+
+def _in_memory() -> World:
+    broker = MemoryBroker(streams=[STREAM], durables=[RUNS, ALL])
+
+    async def delete_durable(durable: DurableSpec) -> None:
+        broker.delete(durable)
+
+    async def delete_stream(name: str) -> None:
+        broker.delete_stream(name)
+
+    return World(lambda: MemoryBus(broker), delete_durable, delete_stream)
+
+
+def _on_jetstream(url: str) -> World:
+    async def delete_durable(durable: DurableSpec) -> None:
+        client = await nats.connect(url)
+        await client.jetstream().delete_consumer(durable.stream, durable.name)
+        await client.close()
+
+    async def delete_stream(name: str) -> None:
+        client = await nats.connect(url)
+        await client.jetstream().delete_stream(name)
+        await client.close()
+
+    def make() -> Bus:
+        return JetStreamBus(url, name="test", settings=SETTINGS, streams=[STREAM], durables=[RUNS, ALL])
+
+    return World(make, delete_durable, delete_stream)
 
 
 class Recorder:

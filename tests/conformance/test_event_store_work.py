@@ -280,3 +280,32 @@ async def test_a_named_lease_has_one_holder(world: World, release: bool) -> None
         await world.advance(LEASE + SECOND)
     assert await world.store.hold_lease("scheduler", theirs, for_=LEASE)
     assert not await world.store.hold_lease("scheduler", ours, for_=LEASE)
+
+
+async def test_what_is_open_is_woken_page_by_page_and_nothing_else(world: World) -> None:
+    runs = sorted([mint() for _ in range(5)])
+    await world.store.append("run", [append("run", run, created(), started()) for run in runs])
+    over = append("run", await loaded(world, "run", runs[3]), cancelled())
+    await world.store.append("run", [over])
+    now = await world.store.now()
+    await world.store.move_wakes("run", [(runs[0], 2, None), (runs[1], 2, now + SECOND), (runs[2], 2, now - SECOND)])
+    await world.advance(timedelta(milliseconds=1))
+
+    pages: list[int] = []
+    after: UUID | None = None
+    while not pages or after is not None:
+        page = await world.store.wake_open("run", {"running"}, limit=2, after=after)
+        pages.append(page.streams)
+        after = page.next
+    assert pages == [2, 0, 1]
+    due = await world.store.due("run", limit=10)
+    assert {found.stream_id for found in due} == {runs[0], runs[1], runs[2], runs[4]}
+    assert due[0].stream_id == runs[2], "what was due keeps its place"
+    assert (await world.store.wake_open("run", {"running"}, limit=10)).streams == 0
+
+
+async def test_the_incarnations_of_the_bus_are_remembered_and_forgotten(world: World) -> None:
+    assert await world.store.incarnations() == {}
+    await world.store.record_incarnations({"HISTORY": "1", "WAKE": "1"})
+    await world.store.record_incarnations({"HISTORY": "2", "WAKE": None, "WORK": None})
+    assert await world.store.incarnations() == {"HISTORY": "2"}

@@ -73,6 +73,18 @@ class RecordingBus:
     async def usable(self) -> bool:
         return False
 
+    async def incarnations(self) -> Mapping[str, str]:
+        return {}
+
+    async def redeclare(self) -> tuple[str, ...]:
+        return ()
+
+    async def overruns(self) -> frozenset[str]:
+        return frozenset()
+
+    async def quiesce(self) -> None:
+        return
+
     async def stop(self) -> None:
         raise AssertionError("nothing is stopped here")
 

@@ -77,6 +77,18 @@ class DeafBus:
     async def usable(self) -> bool:
         return True
 
+    async def incarnations(self) -> Mapping[str, str]:
+        return {}
+
+    async def redeclare(self) -> tuple[str, ...]:
+        return ()
+
+    async def overruns(self) -> frozenset[str]:
+        return frozenset()
+
+    async def quiesce(self) -> None:
+        return
+
     async def stop(self) -> None:
         return
 

@@ -102,6 +102,18 @@ class InProcessBus:
     async def usable(self) -> bool:
         return not self.away
 
+    async def incarnations(self) -> Mapping[str, str]:
+        return {}
+
+    async def redeclare(self) -> tuple[str, ...]:
+        return ()
+
+    async def overruns(self) -> frozenset[str]:
+        return frozenset()
+
+    async def quiesce(self) -> None:
+        pass
+
     async def stop(self) -> None:
         """It goes with the test."""
 

@@ -56,6 +56,18 @@ class ListeningBus:
     async def usable(self) -> bool:
         return not self.away
 
+    async def incarnations(self) -> Mapping[str, str]:
+        return {}
+
+    async def redeclare(self) -> tuple[str, ...]:
+        return ()
+
+    async def overruns(self) -> frozenset[str]:
+        return frozenset()
+
+    async def quiesce(self) -> None:
+        pass
+
     async def publish(self, messages: Sequence[Message]) -> None:
         if self.away:
             raise Unavailable("bus.away", "the test took the bus away")

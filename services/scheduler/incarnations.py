@@ -1,0 +1,109 @@
+"""Watches what the bus is made of, and wakes everything open when it lost what it held.
+
+A bus that comes back empty has forgotten messages that were acknowledged to their senders, so no outbox row remembers
+them. Whatever they said stands in the history: a stream that is woken reads the heads that it waits for and goes on.
+Which streams are woken, and which need no wake: docs/adr/0007-a-lost-bus-wakes-what-is-open.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from contracts.subjects import DURABLES
+from libs.bus.port import Bus
+from libs.domain import lifecycle
+from libs.eventstore.port import Clockwork
+from libs.telemetry.logs import get_logger
+
+LOOK_EVERY: Final = timedelta(seconds=2)
+
+WOKEN_PER_LOOK_MAX: Final = 1_000
+"""The pace: five hundred streams a second, which their owners carry beside their work."""
+
+PAGE: Final = 500
+PAGES_PER_LOOK_MAX: Final = 100
+
+_UNFOUND: Final = "HISTORY"
+"""The stream whose messages nothing else repeats. Idle runners look for work, the clock sends wakes again, and
+deliveries are swept."""
+
+
+def _open(edges: lifecycle.Edges) -> frozenset[str]:
+    return frozenset(edges) - lifecycle.terminal(edges) - {"absent"}
+
+
+OPEN: Final[Mapping[str, frozenset[str]]] = {
+    "run": lifecycle.RUN_OPEN,
+    "effect": _open(lifecycle.EFFECT),
+    "decision": _open(lifecycle.DECISION),
+}
+"""What is woken, in this order."""
+
+_log = get_logger("scheduler.incarnations")
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One walk through everything open, because of these streams of the bus."""
+
+    stamps: Mapping[str, str]
+    categories: list[str]
+    after: UUID | None = None
+    woken: int = 0
+
+
+class Incarnations:
+    """Compares the bus with what was recorded of it; a walk that another leader began is begun again."""
+
+    def __init__(self, store: Clockwork, bus: Bus) -> None:
+        self._store = store
+        self._bus = bus
+        self._pass: _Pass | None = None
+
+    async def look(self) -> None:
+        """Make again what is missing, and wake a part of what is open while the bus is not the one recorded."""
+        made = await self._bus.redeclare()
+        if made:
+            _log.warning("streams or durables of the bus were missing", made=made)
+        await self._take_overruns()
+        stamps, recorded = await self._bus.incarnations(), await self._store.incarnations()
+        other = {stream: stamp for stream, stamp in stamps.items() if recorded.get(stream) != stamp}
+        if not other:
+            self._pass = None
+            return
+        if self._pass is None or self._pass.stamps != other:
+            self._pass = _Pass(other, list(OPEN))
+            _log.info("the bus is not the one recorded, waking everything open", streams=sorted(other))
+        if await self._wake(self._pass):
+            # Only now: a leader that dies before leaves the whole walk to the next one.
+            await self._store.record_incarnations(other)
+            _log.info("everything open was woken", streams=sorted(other), woken=self._pass.woken)
+            self._pass = None
+
+    async def _take_overruns(self) -> None:
+        """A stream that dropped facts before they were consumed is as good as another one."""
+        overruns = await self._bus.overruns()
+        lost = sorted(d.name for d in DURABLES if d.name in overruns and d.stream == _UNFOUND)
+        if lost:
+            _log.warning("the bus dropped messages that were not consumed", durables=lost)
+            await self._store.record_incarnations({_UNFOUND: None})
+            self._pass = None
+
+    async def _wake(self, walk: _Pass) -> bool:
+        """Go on for as far as one look may; whether the walk is over."""
+        woken = 0
+        for _ in range(PAGES_PER_LOOK_MAX):
+            if not walk.categories:
+                return True
+            category = walk.categories[0]
+            page = await self._store.wake_open(category, OPEN[category], limit=PAGE, after=walk.after)
+            walk.after = page.next
+            walk.woken += page.streams
+            woken += page.streams
+            if page.next is None:
+                walk.categories.pop(0)
+            if woken >= WOKEN_PER_LOOK_MAX:
+                break
+        return not walk.categories
