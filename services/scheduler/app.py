@@ -9,6 +9,7 @@ from contracts.errors import Unavailable
 from libs.process import Duty, Service, Tools
 from libs.telemetry.logs import get_logger
 from services.scheduler.deliveries import Deliveries
+from services.scheduler.gauges import Gauges
 from services.scheduler.incarnations import LOOK_EVERY, Incarnations
 from services.scheduler.lease import Lease
 from services.scheduler.sweep import Sweep
@@ -28,6 +29,7 @@ def build(tools: Tools) -> Service:
         _every(tick, lease, "sweep", Sweep(store, bus, age=age).publish),
         _every(tick, lease, "deliveries", Deliveries(store, bus, age=age).send),
         _every(max(tick, LOOK_EVERY), lease, "incarnations", Incarnations(store, bus).look),
+        Gauges(tools.pool, lease).keeping,
     ]
     return Service("scheduler", tools, duties, on_stop=[lease.release])
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from contracts import subjects
@@ -10,6 +10,7 @@ from contracts.envelope import Owner, Wake
 from libs.bus.port import Bus, Message
 from libs.eventstore.port import Clockwork, Due
 from libs.ids import mint
+from libs.telemetry import metrics
 from services.scheduler.recent import Recent
 
 PAGE: Final = 500
@@ -26,10 +27,16 @@ OWNERS: Final[Mapping[str, Owner]] = {
 """Categories whose owner takes wakes. The others wait on nobody's clock."""
 
 
+class WakeStore(Clockwork, Protocol):
+    """What is due, and the clock that it is due by."""
+
+    async def now(self) -> datetime: ...
+
+
 class Wakes:
     """Pages through what is due, category by category, oldest first."""
 
-    def __init__(self, store: Clockwork, bus: Bus) -> None:
+    def __init__(self, store: WakeStore, bus: Bus) -> None:
         self._store = store
         self._bus = bus
         self._recent: Recent[tuple[UUID, datetime]] = Recent()
@@ -55,6 +62,9 @@ class Wakes:
             return
         await self._bus.publish([wake_message(category, owner, [stream_id for stream_id, _ in fresh])])
         self._recent.sent(fresh)
+        late, now = metrics.WAKE_LATE_SECONDS.labels(category), await self._store.now()
+        for _, wake_at in fresh:
+            late.observe((now - wake_at).total_seconds())
 
 
 def wake_message(category: str, owner: Owner, stream_ids: Sequence[UUID]) -> Message:
