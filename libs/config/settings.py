@@ -1,6 +1,10 @@
 """What can be set from outside, with units in the names. Read once, at start, from `MINUTEBOOK_<NAME>`."""
 
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -8,15 +12,34 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from contracts.errors import Rejected
 from minutebook.models.problem import ProblemItem
 
+PREFIX: Final = "MINUTEBOOK_"
+_NOT_SETTINGS: Final = ("SECRET_", "API_KEY", "SERVER_ADDRESS", "WORKER_ADDRESS", "FAULTPOINT")
+"""What else begins with the prefix: secrets, what the command line and workers read, what tests set."""
+
+_SCHEMES: Final = {"postgres_dsn": ("postgresql", "postgres"), "nats_url": ("nats", "tls", "ws", "wss")}
+
 
 class Settings(BaseSettings):
-    """Settings of every service."""
+    """Settings of every service. Addresses may hold passwords, so no representation shows them."""
 
-    model_config = SettingsConfigDict(env_prefix="MINUTEBOOK_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
 
-    postgres_dsn: str = Field(description="where the history is, as the role `minutebook_app`")
-    nats_url: str = Field(description="where the bus is, for example nats://127.0.0.1:4222")
+    postgres_dsn: str = Field(
+        repr=False,
+        description="where the history is, for example postgresql://user@host:5432/minutebook; whoever it logs in as, "
+        "services act as the role `minutebook_app`",
+    )
+    nats_url: str = Field(
+        repr=False, description="where the bus is, for example nats://127.0.0.1:4222; several with commas between"
+    )
     secrets_dir: Path | None = Field(default=None, description="folder with one file per secret, named as its ref")
+    ops_host: str = Field(default="127.0.0.1", description="address of health, readiness and metrics")
+    ops_port: int = Field(
+        default=8081, ge=0, le=65535, description="port of health, readiness and metrics; 0 takes a free one"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="the least that is logged"
+    )
     http_host: str = Field(default="127.0.0.1", description="address that the api listens on")
     http_port: int = Field(default=8080, ge=0, le=65535, description="port that the api listens on; 0 takes a free one")
     webhook_bytes_max: int = Field(default=10 * 1024 * 1024, description="largest webhook body that is read")
@@ -27,7 +50,9 @@ class Settings(BaseSettings):
     runner_renew_seconds: float = Field(default=30.0, gt=0, description="how often a runner renews its leases")
     runner_idle_seconds: float = Field(default=1.0, gt=0, description="how often an idle runner looks for work")
     leases_lost_max: int = Field(default=3, ge=1, description="lost leases after which an attempt fails")
-    anthropic_base_url: str | None = Field(default=None, description="Messages API; None for the provider's own")
+    anthropic_base_url: str | None = Field(
+        default=None, description="where the Messages API is; none: the provider's"
+    )
     anthropic_api_key_ref: str = Field(default="anthropic_api_key", description="secret that holds the model's key")
     anthropic_model: str = Field(default="claude-sonnet-5-5", description="model of agent steps that name none")
     model_calls_max: int = Field(default=8, ge=1, description="model calls of one attempt")
@@ -52,13 +77,54 @@ class Settings(BaseSettings):
         """Read the environment.
 
         Raises:
-            contracts.errors.Rejected: naming each setting that is missing or wrong.
+            contracts.errors.Rejected: ``settings.invalid``, naming each setting that is missing or wrong, and no value.
         """
+        items = [*_addresses(os.environ)]
+        settings = None
         try:
-            return cls()  # the environment gives the required ones
+            settings = cls()  # the environment gives the required ones
         except ValidationError as error:
-            items = tuple(
-                ProblemItem(path="MINUTEBOOK_" + str(e["loc"][0]).upper(), message=e["msg"]) for e in error.errors()
-            )
+            items += [ProblemItem(path=variable(str(e["loc"][0])), message=_said(e["msg"])) for e in error.errors()]
+        if items or settings is None:
+            items.sort(key=lambda item: item.path)
             named = "; ".join(f"{item.path}: {item.message}" for item in items)
-            raise Rejected("settings.invalid", f"settings are missing or wrong: {named}", errors=items) from error
+            raise Rejected("settings.invalid", f"settings are missing or wrong: {named}", errors=tuple(items)) from None
+        return settings
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def unknown(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Variables that look like settings and are none: most likely one is misspelt."""
+    known = {variable(name) for name in Settings.model_fields}
+    return tuple(
+        sorted(
+            name
+            for name in environment
+            if name.startswith(PREFIX) and name not in known and not name.removeprefix(PREFIX).startswith(_NOT_SETTINGS)
+        )
+    )
+
+
+def _addresses(environment: Mapping[str, str]) -> Iterator[ProblemItem]:
+    """Addresses that are not like any. Values are not quoted: they may hold passwords."""
+    for name, schemes in _SCHEMES.items():
+        value = environment.get(variable(name), "")
+        if value and any(
+            not _is_address(part, schemes) for part in (value.split(",") if name == "nats_url" else [value])
+        ):
+            yield ProblemItem(path=variable(name), message=f"should be an address that begins with {schemes[0]}://")
+
+
+def _is_address(value: str, schemes: tuple[str, ...]) -> bool:
+    try:
+        return urlsplit(value.strip()).scheme in schemes
+    except ValueError:
+        return False
+
+
+def _said(message: str) -> str:
+    return "must be set" if message == "Field required" else message[:1].lower() + message[1:]

@@ -1,4 +1,8 @@
-"""Migrations: numbered files, applied in order, each in a transaction of its own."""
+"""Migrations: numbered files, applied in order, each in a transaction of its own.
+
+One that the release before can live with says so by its name: `0007_expand_...`. Services of that release then start
+on the migrated database too, which is what a rolling upgrade needs.
+"""
 
 import re
 from dataclasses import dataclass
@@ -42,6 +46,8 @@ MIGRATIONS: Final = _read()
 SCHEMA_VERSION: Final = MIGRATIONS[-1].version
 """The schema that this code needs."""
 
+_EXPANDS: Final = "expand_"
+
 
 async def migrate(dsn: str) -> int:
     """Bring a database up to `SCHEMA_VERSION` and return how many migrations that took.
@@ -81,10 +87,9 @@ async def _apply(connection: asyncpg.Connection, migration: Migration) -> bool:
 async def check(connection: asyncpg.Connection | asyncpg.Pool) -> None:
     """Refuse a database whose schema this code cannot use.
 
-    A newer one is fine: migrations expand first and contract a release later.
-
     Raises:
-        contracts.errors.Unavailable: it is older than `SCHEMA_VERSION`, or was never migrated.
+        contracts.errors.Unavailable: it is older than `SCHEMA_VERSION`, was never migrated, or is newer by a migration
+            that does not only expand.
         contracts.errors.Broken: it was migrated by something else.
     """
     with translated():
@@ -96,10 +101,17 @@ async def check(connection: asyncpg.Connection | asyncpg.Pool) -> None:
         raise Unavailable(
             "postgres.schema_old",
             f"the database's schema is at version {found} and this release needs {SCHEMA_VERSION};"
-            " run the migrations, then start again",
+            " run `minutebook migrate`, then start again",
         )
     for migration in MIGRATIONS:
         _same(migration, names.get(migration.version))
+    strange = sorted(v for v, name in names.items() if v > SCHEMA_VERSION and not name.startswith(_EXPANDS))
+    if strange:
+        raise Unavailable(
+            "postgres.schema_new",
+            f"the database's schema is at version {found} and this release understands {SCHEMA_VERSION}"
+            f" (migration {strange[0]} is {names[strange[0]]!r}); start the release whose `minutebook migrate` made it",
+        )
 
 
 def _same(migration: Migration, name: str | None) -> None:

@@ -1,18 +1,37 @@
-"""Connections and statements."""
+"""Connections and statements.
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+A pool may be told to act as a role, whoever logs in: what the role may not do is refused even with an owner's DSN.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any, Final, Literal
 
 import asyncpg
 
+from contracts.errors import Rejected
 from libs.postgres.errors import translated
+from libs.telemetry.logs import get_logger
 
 CONNECTIONS_MAX: Final = 8
 STATEMENT_TIMEOUT: Final = timedelta(seconds=30)
 STATEMENTS_CACHED_MAX: Final = 256
 """Enough for every shape of append of one service. The cache lives in the connection, by name."""
+
+APP_ROLE: Final = "minutebook_app"
+"""The role that services act as. The first migration makes it."""
+
+_ROLE_SETTINGS: Final = {"plan_cache_mode": "force_generic_plan", "jit": "off"}
+"""What the role has set for itself. PostgreSQL applies that at a login only, not when another login takes the role."""
+
+_MAY_NOT: Final = (
+    asyncpg.InsufficientPrivilegeError,  # the login is no member of the role
+    asyncpg.InvalidParameterValueError,  # there is no such role: the database was never migrated
+    asyncpg.ProtocolViolationError,  # a pooler that passes no such settings on
+)
+
+_log = get_logger("postgres")
 
 
 async def open_pool(
@@ -22,13 +41,18 @@ async def open_pool(
     connections_max: int = CONNECTIONS_MAX,
     statement_timeout: timedelta = STATEMENT_TIMEOUT,
     statements_cached: int = STATEMENTS_CACHED_MAX,
+    role: str | None = None,
 ) -> asyncpg.Pool:
     """Open a pool with one connection at first. `statements_cached=0` suits a pooler that knows no prepared statements.
 
+    Its connections act as `role`, when one is given and the login may take it; else as the login, which is logged.
+
     Raises:
         contracts.errors.Unavailable: nobody answers at the DSN, or it lets us not in.
+        contracts.errors.Rejected: ``settings.invalid``, the DSN cannot be read.
     """
-    with translated():
+
+    async def opened(settings: Mapping[str, str]) -> asyncpg.Pool:
         return await asyncpg.create_pool(
             dsn,
             min_size=1,
@@ -37,9 +61,29 @@ async def open_pool(
             command_timeout=statement_timeout.total_seconds(),
             statement_cache_size=statements_cached,
             max_cached_statement_lifetime=0,
-            server_settings={"application_name": application_name},
+            server_settings={"application_name": application_name, **settings},
             reset=_keep,
         )
+
+    with translated(), _readable():
+        if role is not None:
+            try:
+                return await opened({**_ROLE_SETTINGS, "role": role})
+            except _MAY_NOT as error:
+                _log.warning("the login may not take the role, it acts as itself", role=role, sqlstate=error.sqlstate)
+        return await opened({})
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """The driver quotes a DSN that it cannot read, with the password in it."""
+    try:
+        yield
+    except (ValueError, asyncpg.ClientConfigurationError):
+        raise Rejected(
+            "settings.invalid",
+            "the PostgreSQL DSN cannot be read: it should look like postgresql://user@host:5432/database",
+        ) from None
 
 
 async def _keep(_connection: asyncpg.Connection) -> None:

@@ -4,11 +4,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 import asyncpg
 
 from contracts.envelope import Owner as ServiceName
+from contracts.errors import MinutebookError, Unavailable
 from libs.bus.port import Bus
 from libs.config import Secrets, Settings
 from libs.eventstore.postgres import PostgresStore
@@ -18,6 +20,10 @@ RESTART_SECONDS_MIN: Final = 0.5
 RESTART_SECONDS_MAX: Final = 30.0
 FLUSH_SECONDS: Final = 1.0
 """How often an idle service forgets the outbox rows that were acked; a busy one does it with its appends."""
+
+PROBE_TIMEOUT: Final = timedelta(seconds=2)
+_NOBODY: Final = "ask.nobody"
+"""A subject that nobody answers: a server that is there says so at once."""
 
 _log = get_logger("process")
 
@@ -37,21 +43,49 @@ class Tools:
 
     async def close(self) -> None:
         """Flush what the store holds back and let the connections go."""
-        await self.store.close()
-        await self.pool.close()
+        try:
+            await self.store.close()
+        finally:
+            await self.pool.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What a service needs, each usable or not. `durables` can be usable only while the bus is."""
+
+    started: bool
+    database: bool
+    bus: bool
+    durables: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether the service can do its work."""
+        return self.started and self.database and self.bus and self.durables
 
 
 class Service:
-    """One of the seven. `start` returns when it is usable; `stop` drains."""
+    """One of the seven. `start` returns when it is usable; `stop` drains.
+
+    `drains` finish, or hand back, what the service has in hand beside its messages; the bus takes nothing more by then
+    and still publishes. `on_stop` comes last, when nothing runs any more.
+    """
 
     def __init__(
-        self, name: ServiceName, tools: Tools, duties: Sequence[Duty] = (), on_stop: Sequence[Duty] = ()
+        self,
+        name: ServiceName,
+        tools: Tools,
+        duties: Sequence[Duty] = (),
+        on_stop: Sequence[Duty] = (),
+        drains: Sequence[Duty] = (),
     ) -> None:
         self.name = name
         self._tools = tools
         self._duties = (*duties, self._flush)
+        self._drains = drains
         self._on_stop = on_stop
         self._tasks: list[asyncio.Task[None]] = []
+        self._started = False
 
     async def start(self) -> None:
         """Connect to the bus, then begin the duties."""
@@ -59,26 +93,55 @@ class Service:
         self._tasks = [
             asyncio.create_task(self._keep(duty), name=f"{self.name}:{duty.__name__}") for duty in self._duties
         ]
+        self._started = True
         _log.info("service started", service=self.name)
 
-    async def ready(self) -> bool:
-        """Whether the bus is usable and the database answers."""
-        try:
-            await self._tools.store.now()
-        except Exception:
-            return False
-        return await self._tools.bus.usable()
+    async def ready(self) -> Readiness:
+        """Look at everything that the service needs. Answers within `PROBE_TIMEOUT` or twice that, and never raises."""
+        database, usable = await asyncio.gather(_holds(self._database()), _holds(self._tools.bus.usable()))
+        bus = usable or await _holds(self._connected())
+        return Readiness(started=self._started, database=database, bus=bus, durables=usable)
 
     async def stop(self) -> None:
-        """Take no more, finish what is in hand, hand back the rest."""
-        await self._tools.bus.stop()
+        """Take no more, finish what is in hand, hand back the rest.
+
+        A step that fails, as when the database is away, is logged and keeps no later one from its turn.
+        """
+        self._started = False
+        await self._last("quiesce", self._tools.bus.quiesce)
+        for drain in self._drains:
+            await self._last("drain", drain)
+        await self._last("bus", self._tools.bus.stop)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for last in self._on_stop:
-            await last()
-        await self._tools.close()
+            await self._last("last", last)
+        await self._last("close", self._tools.close)
         _log.info("service stopped", service=self.name)
+
+    def abandon(self) -> None:
+        """Cut the database's connections, for a stop that took too long: what they held is rolled back."""
+        self._tools.pool.terminate()
+
+    async def _last(self, step: str, work: Duty) -> None:
+        try:
+            await work()
+        except MinutebookError as error:
+            _log.warning("stopping goes on without a step", service=self.name, step=step, code=error.code)
+        except Exception as error:
+            _log.exception("a step of stopping failed", service=self.name, step=step, error=type(error).__name__)
+
+    async def _database(self) -> bool:
+        await self._tools.store.now()
+        return True
+
+    async def _connected(self) -> bool:
+        try:
+            await self._tools.bus.ask(_NOBODY, b"", headers={}, timeout=PROBE_TIMEOUT)
+        except Unavailable as error:
+            return error.code == "bus.no_responder"
+        return True
 
     async def _flush(self) -> None:
         while True:
@@ -99,3 +162,12 @@ class Service:
                 ran_long = time.monotonic() - began > RESTART_SECONDS_MAX
                 delay = RESTART_SECONDS_MIN if ran_long else min(delay * 2, RESTART_SECONDS_MAX)
                 await asyncio.sleep(delay)
+
+
+async def _holds(probe: Awaitable[bool]) -> bool:
+    """Whatever a probe fails with, it says the same: not usable."""
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT.total_seconds()):
+            return await probe
+    except Exception:
+        return False

@@ -40,12 +40,15 @@ def dev(
     reset: ResetOption = False,
     definitions: DefinitionsOption = DEFINITIONS,
     live: Annotated[bool, typer.Option("--live", help="ask the provider's models, with ANTHROPIC_API_KEY")] = False,
+    processes: Annotated[
+        bool, typer.Option("--processes", help="run each service as a process of its own, kept up")
+    ] = False,
 ) -> None:
     """Run the whole product on this machine until it is stopped. Runs survive a restart on the same folder."""
     from services.dev.commands import stay_up
 
     folder = data_dir or DEFAULT_DATA_DIR
-    stay_up(Options(data_dir=folder, port=port, reset=reset, definitions=definitions, live=live))
+    stay_up(Options(data_dir=folder, port=port, reset=reset, definitions=definitions, live=live, processes=processes))
 
 
 def validate(

@@ -15,6 +15,7 @@ class Options:
     """How to start a stack. `definitions` is synced at every start; `port` 0 takes a free one.
 
     Without `keep`, what it stored goes when it stops. `live` asks the provider's models with ANTHROPIC_API_KEY.
+    `processes` runs each service as a process of its own, and starts it again when it ends.
     """
 
     data_dir: Path
@@ -23,3 +24,4 @@ class Options:
     definitions: Path = DEFINITIONS
     keep: bool = True
     live: bool = False
+    processes: bool = False

@@ -1,4 +1,4 @@
-"""The composition root: embedded servers and the seven services in one process, as a laptop runs them."""
+"""The composition root: embedded servers and the seven services, in this process or each in one of its own."""
 
 import asyncio
 import os
@@ -7,58 +7,35 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import asyncpg
 
-from contracts.envelope import Owner as ServiceName
 from contracts.errors import Rejected, Unavailable
 from libs.bus.declare import declare
 from libs.config import Secrets, Settings
+from libs.config.settings import variable
 from libs.postgres.migrate import migrate
-from libs.process import Tools
+from libs.postgres.pool import APP_ROLE
+from libs.process import Service
 from libs.process.tools import open_tools
 from minutebook.client import Client
 from minutebook.folder import read_folder
-from services.api.app import build as build_api
 from services.api.identity import Identity
 from services.api.server import ApiService
-from services.decision.app import build as build_decision
 from services.dev.datadir import DataDir
 from services.dev.embedded_postgres import RunningPostgres, start_postgres
 from services.dev.http import serve
 from services.dev.nats_server import RunningNats, start_nats
 from services.dev.options import Options
 from services.dev.people import ADMINISTRATOR, seed
+from services.dev.processes import Processes
 from services.dev.sandbox_mcp import sandbox
 from services.dev.scripted_model import scripted_model
 from services.dev.scripts import load_scripts
-from services.effects.app import build as build_effects
-from services.ingest.app import build as build_ingest
-from services.planner.app import build as build_planner
-from services.runner.app import build as build_runner
-from services.scheduler.app import build as build_scheduler
+from services.host.roster import BUILDERS, ORDER
 
 DATABASE: Final = "minutebook"
-APP_ROLE: Final = "minutebook_app"
-
-
-class Runnable(Protocol):
-    async def start(self) -> None: ...
-    async def stop(self) -> None: ...
-
-
-Builder = Callable[[Tools], Runnable]
-
-# Owners first: the door opens last, when all that it asks is there.
-BUILDERS: Final[Mapping[ServiceName, Builder]] = {
-    "planner": build_planner,
-    "decision": build_decision,
-    "runner": build_runner,
-    "effects": build_effects,
-    "ingest": build_ingest,
-    "scheduler": build_scheduler,
-}
 
 
 class Stack:
@@ -75,6 +52,7 @@ class Stack:
         self.scripted_model_url = ""
         self.webhook_secret = ""
         self._children: dict[str, RunningPostgres | RunningNats] = {}
+        self._processes: Processes | None = None
 
     async def __aenter__(self) -> Self:
         try:
@@ -109,26 +87,35 @@ class Stack:
         self._exit.callback(data.close)
         _require_free(self._options.port)
         settings, secrets = await self._servers(data)
-        api = await self._services(settings, secrets, data)
-        self.api_url = api.url
+        if self._options.processes:
+            await self._each_alone(settings, secrets, data)
+        else:
+            await self._together(settings, secrets, data)
         self._progress("syncing definitions")
         async with self.client() as client:
             await client.sync(read_folder(self._options.definitions))
-        data.write_state(
-            {
-                "api_url": self.api_url,
-                "tokens": self.tokens,
-                "nats_url": settings.nats_url,
-                "postgres_dsn": self.owner_dsn,
-                "sandbox_calls": str(self.sandbox_calls),
-                "scripted_model_url": self.scripted_model_url,
-                "webhook_secrets": {"jira": self.webhook_secret},
-            }
-        )
+        self._write_state(data, settings)
         self._exit.callback(data.clear_state)
 
-    async def _servers(self, data: DataDir) -> tuple[Settings, Secrets]:
-        """Start everything that the services need from outside."""
+    def _write_state(self, data: DataDir, settings: Settings) -> None:
+        state: dict[str, object] = {
+            "api_url": self.api_url,
+            "tokens": self.tokens,
+            "nats_url": settings.nats_url,
+            "postgres_dsn": self.owner_dsn,
+            "sandbox_calls": str(self.sandbox_calls),
+            "scripted_model_url": self.scripted_model_url,
+            "webhook_secrets": {"jira": self.webhook_secret},
+        }
+        if self._processes is not None:
+            state["processes"] = {
+                name: {"pid": running.pid, "ops_url": running.ops_url}
+                for name, running in self._processes.running.items()
+            }
+        data.write_state(state)
+
+    async def _servers(self, data: DataDir) -> tuple[Settings, dict[str, str]]:
+        """Start everything that the services need from outside; returns how they find it, and secrets by ref."""
         self._progress("starting PostgreSQL")
         postgres = await start_postgres(data.path, reset=self._options.reset)
         self._exit.push_async_callback(postgres.stop if self._options.keep else postgres.remove)
@@ -149,14 +136,12 @@ class Stack:
         self.scripted_model_url = model.url
 
         self.webhook_secret = data.secret("jira webhook")
-        secrets = Secrets(
-            overrides={
-                "jira_webhook_secret": self.webhook_secret,
-                "github_mcp_url": f"{target.url}/mcp",
-                "github_mcp_token": data.secret("sandbox"),
-                "anthropic_api_key": _provider_key() if self._options.live else "scripted",
-            }
-        )
+        secrets = {
+            "jira_webhook_secret": self.webhook_secret,
+            "github_mcp_url": f"{target.url}/mcp",
+            "github_mcp_token": data.secret("sandbox"),
+            "anthropic_api_key": _provider_key() if self._options.live else "scripted",
+        }
         settings = Settings(
             postgres_dsn=postgres.dsn(user=APP_ROLE, database=DATABASE),
             nats_url=nats.url,
@@ -165,18 +150,58 @@ class Stack:
         )
         return settings, secrets
 
-    async def _services(self, settings: Settings, secrets: Secrets, data: DataDir) -> ApiService:
+    async def _together(self, settings: Settings, secrets: Mapping[str, str], data: DataDir) -> None:
+        """Every service in this process, stopped in reverse order: the door first."""
         self._progress("starting the seven services")
-        for name, build in BUILDERS.items():
-            service = build(await open_tools(name, settings, secrets))
-            self._exit.push_async_callback(service.stop)
-            await service.start()
-        tools = await open_tools("api", settings, secrets)
-        api = build_api(tools)
-        self._exit.push_async_callback(api.stop)
-        await api.start()
+        services: dict[str, Service] = {}
+        for name in ORDER:
+            tools = await open_tools(name, settings, Secrets(overrides=secrets))
+            services[name] = BUILDERS[name](tools)
+            self._exit.push_async_callback(services[name].stop)
+            await services[name].start()
         self.tokens = await seed(Identity(tools.store, tools.bus), data)
-        return api
+        api = services["api"]
+        assert isinstance(api, ApiService)
+        self.api_url = api.url
+
+    async def _each_alone(self, settings: Settings, secrets: Mapping[str, str], data: DataDir) -> None:
+        """Every service as a process of its own, which is started again when it ends."""
+        self._progress("starting seven processes")
+
+        def changed() -> None:
+            self._write_state(data, settings)
+
+        self._processes = Processes(
+            _environment(settings, secrets), logs=data.path / "logs", say=self._progress, changed=changed
+        )
+        self._exit.push_async_callback(self._processes.stop)
+        await self._processes.start(ORDER)
+        self.api_url = self._processes.api_url
+        tools = await open_tools("api", settings, Secrets(overrides=secrets))
+        try:
+            await tools.bus.start()
+            self.tokens = await seed(Identity(tools.store, tools.bus), data)
+        finally:
+            await tools.bus.stop()
+            await tools.close()
+
+
+def _environment(settings: Settings, secrets: Mapping[str, str]) -> dict[str, str]:
+    """What a service's process reads: ours, and where this stack has what it needs."""
+    own = {
+        "postgres_dsn": settings.postgres_dsn,
+        "nats_url": settings.nats_url,
+        "http_port": str(settings.http_port),
+        "ops_host": "127.0.0.1",
+        "ops_port": "0",  # each its own
+    }
+    if settings.anthropic_base_url is not None:
+        own["anthropic_base_url"] = settings.anthropic_base_url
+    return {
+        **os.environ,
+        **{variable(name): value for name, value in own.items()},
+        **{variable(f"secret_{ref}"): value for ref, value in secrets.items()},
+    }
 
 
 def _require_free(port: int) -> None:

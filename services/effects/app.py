@@ -34,7 +34,7 @@ def build(tools: Tools) -> Service:
     async def drain() -> None:
         await ledger.drain(timedelta(seconds=settings.drain_seconds))
 
-    return Service("effects", tools, on_stop=[drain])
+    return Service("effects", tools, drains=[drain])
 
 
 def _start_within(settings: Settings) -> timedelta:

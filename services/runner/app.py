@@ -15,18 +15,6 @@ from services.runner.leases import PostgresLeases
 from services.runner.worker import Worker
 
 
-class Runner(Service):
-    """A service that drains before its bus closes: what it finishes meanwhile is published like everything else."""
-
-    def __init__(self, tools: Tools, worker: Worker, keeper: Keeper) -> None:
-        super().__init__("runner", tools, duties=(worker.claiming, keeper.keeping))
-        self._worker = worker
-
-    async def stop(self) -> None:
-        await self._worker.drain()
-        await super().stop()
-
-
 def build(tools: Tools) -> Service:
     """Build the runner on its own connections.
 
@@ -54,7 +42,8 @@ def build(tools: Tools) -> Service:
     tools.bus.subscribe(durables["runner-work"], worker.on_bell)
     tools.bus.subscribe(durables["runner-history"], envelope_handler(ended.on_facts))
     tools.bus.subscribe(durables["runner-wake"], wake_handler(wakes.on_wake))
-    return Runner(tools, worker, Keeper(worker.hand, tools.store, leases, tools.settings))
+    keeper = Keeper(worker.hand, tools.store, leases, tools.settings)
+    return Service("runner", tools, duties=[worker.claiming, keeper.keeping], drains=[worker.drain])
 
 
 def _check(settings: Settings) -> None:

@@ -99,11 +99,15 @@ async def test_a_database_that_was_never_migrated_is_refused(postgres_server: Po
         await postgres_server.run(f"drop database {name}")
 
 
-async def test_a_newer_schema_is_fine_and_another_products_is_not(
+async def test_a_schema_that_only_expands_is_fine_and_a_newer_or_another_products_is_not(
     database: Database, pool: asyncpg.Pool, owner_pool: asyncpg.Pool
 ) -> None:
-    await owner_pool.execute("insert into schema_migrations(version, name) values ($1, 'later')", SCHEMA_VERSION + 1)
+    newer = "insert into schema_migrations(version, name) values ($1, $2)"
+    await owner_pool.execute(newer, SCHEMA_VERSION + 1, "expand_with_a_column")
     await check(pool)
+    await owner_pool.execute(newer, SCHEMA_VERSION + 2, "drop_a_column")
+    with pytest.raises(Unavailable, match=f"at version {SCHEMA_VERSION + 2} and .* understands {SCHEMA_VERSION}"):
+        await check(pool)
     await owner_pool.execute("update schema_migrations set name = 'other' where version = 1")
     with pytest.raises(Broken, match="'other'"):
         await check(pool)

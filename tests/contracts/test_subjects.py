@@ -21,8 +21,7 @@ from libs.domain.core import never
 from libs.eventstore.postgres import PostgresStore
 from libs.language.grammar import EXECUTORS
 from libs.process import Tools
-from services.api.app import build as build_api
-from services.dev.stack import BUILDERS
+from services.host.roster import BUILDERS
 from services.runner.executors import AnthropicExecutor, EchoExecutor
 
 FACTS = {history(name) for name, _ in registered()}
@@ -94,7 +93,7 @@ async def wired() -> dict[Owner, RecordingBus]:
     """Every service as its own wiring builds it, on a pool that was never opened."""
     settings = Settings(postgres_dsn="postgresql:///unused", nats_url="nats://unused")
     buses: dict[Owner, RecordingBus] = {}
-    for name, build in {**BUILDERS, "api": build_api}.items():
+    for name, build in BUILDERS.items():
         pool = asyncpg.create_pool(settings.postgres_dsn)
         buses[name] = RecordingBus()
         build(Tools(settings=settings, secrets=Secrets(), pool=pool, store=PostgresStore(pool), bus=buses[name]))
