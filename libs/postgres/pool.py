@@ -9,10 +9,10 @@ from datetime import timedelta
 from typing import Any, Final, Literal
 
 import asyncpg
+import structlog
 
 from contracts.errors import Rejected
 from libs.postgres.errors import translated
-from libs.telemetry.logs import get_logger
 
 CONNECTIONS_MAX: Final = 8
 STATEMENT_TIMEOUT: Final = timedelta(seconds=30)
@@ -31,7 +31,7 @@ _MAY_NOT: Final = (
     asyncpg.ProtocolViolationError,  # a pooler that passes no such settings on
 )
 
-_log = get_logger("postgres")
+_log = structlog.get_logger(component="postgres")
 
 
 async def open_pool(
