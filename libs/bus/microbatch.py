@@ -1,6 +1,7 @@
 """From single messages to batches, without a linger and without a timer."""
 
 import asyncio
+import logging
 import traceback
 from collections import deque
 from collections.abc import Sequence
@@ -82,7 +83,10 @@ class MicroBatcher:
             if len(batch) == 1:
                 _settle(batch[0], self._failed(batch[0][0], error))
                 return
-            _log.warning(
+            # An outage is told by whose connection it is; here it would be a line per batch and durable.
+            level = logging.DEBUG if isinstance(error, Unavailable) else logging.WARNING
+            _log.log(
+                level,
                 "batch failed, its messages are handled one at a time",
                 consumer=self._name,
                 messages=len(batch),

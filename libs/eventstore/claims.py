@@ -8,7 +8,6 @@ from uuid import UUID
 from libs.domain.lifecycle import RUN_ACTIVE
 from libs.eventstore.adapter import Adapter
 from libs.eventstore.port import Claimed
-from libs.postgres.pool import fetch
 
 # Locks are taken in the order of every statement, ready rows before all others and without waiting for them: ready,
 # runs, attempts; ready rows are deleted last. Heads are judged as they are once locked, so a requeue that commits while
@@ -54,8 +53,7 @@ class PostgresClaims(Adapter):
     """The port `Claims`."""
 
     async def claim(self, subjects: Collection[str] | None, *, limit: int, lease: timedelta) -> Sequence[Claimed]:
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             _CLAIM,
             None if subjects is None else list(subjects),
             limit,
@@ -66,9 +64,9 @@ class PostgresClaims(Adapter):
 
     async def renew(self, claims: Collection[tuple[UUID, UUID]], *, lease: timedelta) -> frozenset[UUID]:
         pairs = list(claims)
-        rows = await fetch(self._pool, _RENEW, [pair[0] for pair in pairs], [pair[1] for pair in pairs], lease)
+        rows = await self._fetch(_RENEW, [pair[0] for pair in pairs], [pair[1] for pair in pairs], lease)
         return frozenset(row["stream_id"] for row in rows)
 
     async def waiting(self) -> Mapping[str, int]:
-        rows = await fetch(self._pool, "select subject, count(*)::int as waiting from ready group by subject")
+        rows = await self._fetch("select subject, count(*)::int as waiting from ready group by subject")
         return {row["subject"]: row["waiting"] for row in rows}

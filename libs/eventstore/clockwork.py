@@ -9,7 +9,6 @@ from libs.eventstore.adapter import Adapter
 from libs.eventstore.heads import heads_of
 from libs.eventstore.mapper import read_metadata
 from libs.eventstore.port import Due, OutboxToken, Woken, Written
-from libs.postgres.pool import execute, fetch
 
 # A repeat that came while ingest recorded the first may have been stored after that removed its row: nobody else would
 # ever remove it.
@@ -27,8 +26,7 @@ class PostgresClockwork(Adapter):
     async def due(self, category: str, *, limit: int, after: tuple[datetime, UUID] | None = None) -> Sequence[Due]:
         heads = heads_of(category)
         page = "" if after is None else "and (wake_at, stream_id) > ($2, $3)"
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             f"select stream_id, wake_at from {heads.table}"  # noqa: S608 - a table's name, of our own
             f" where wake_at <= minutebook_now() {page} order by wake_at, stream_id limit $1",
             limit,
@@ -37,8 +35,7 @@ class PostgresClockwork(Adapter):
         return [Due(category, row["stream_id"], row["wake_at"]) for row in rows]
 
     async def due_deliveries(self, *, older_than: timedelta, limit: int) -> Sequence[UUID]:
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             _DUE_DELIVERIES,
             older_than,
             limit,
@@ -48,8 +45,7 @@ class PostgresClockwork(Adapter):
     async def unpublished(
         self, *, older_than: timedelta, limit: int
     ) -> Sequence[tuple[OutboxToken, Sequence[Written]]]:
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             """
             with old as materialized (
               select era, xid from unpublished where written_at <= minutebook_now() - $1::interval
@@ -72,8 +68,7 @@ class PostgresClockwork(Adapter):
         return list(found.items())
 
     async def hold_lease(self, name: str, holder: UUID, *, for_: timedelta) -> bool:
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             """
             insert into leases as l (name, holder, until) values ($1, $2, minutebook_now() + $3::interval)
             on conflict (name) do update set holder = excluded.holder, until = excluded.until
@@ -86,15 +81,14 @@ class PostgresClockwork(Adapter):
         return bool(rows)
 
     async def release_lease(self, name: str, holder: UUID) -> None:
-        await execute(self._pool, "delete from leases where name = $1 and holder = $2", name, holder)
+        await self._execute("delete from leases where name = $1 and holder = $2", name, holder)
 
     async def wake_open(
         self, category: str, states: Collection[str], *, limit: int, after: UUID | None = None
     ) -> Woken:
         heads = heads_of(category)
         # Judged again once locked: a stream that was moved on meanwhile has said itself when it must be looked at.
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             f"""
             with clock as materialized (select minutebook_now() as now),
             page as materialized (
@@ -123,12 +117,11 @@ class PostgresClockwork(Adapter):
         return Woken(row["woken"], row["last"] if row["looked"] == limit else None)
 
     async def incarnations(self) -> Mapping[str, str]:
-        rows = await fetch(self._pool, "select stream, created from bus_incarnations")
+        rows = await self._fetch("select stream, created from bus_incarnations")
         return {row["stream"]: row["created"] for row in rows}
 
     async def record_incarnations(self, stamps: Mapping[str, str | None]) -> None:
-        await execute(
-            self._pool,
+        await self._execute(
             """
             with given as materialized (
               select * from unnest($1::text[], $2::text[]) as g(stream, created) order by stream),

@@ -9,7 +9,6 @@ from contracts.base import BlobRef
 from libs.canonical import canonical
 from libs.eventstore.adapter import Adapter, digest_bytes
 from libs.eventstore.port import Delivery
-from libs.postgres.pool import fetch
 
 # One that ingest has recorded already is a duplicate too, though its row here is gone.
 _ACCEPT: Final = """
@@ -31,8 +30,7 @@ class PostgresDeliveries(Adapter):
     """The port `Deliveries`."""
 
     async def accept(self, delivery: Delivery, blobs: Mapping[str, bytes]) -> bool:
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             _ACCEPT,
             delivery.id,
             delivery.tenant_group,
@@ -52,8 +50,7 @@ class PostgresDeliveries(Adapter):
         return bool(rows)
 
     async def deliveries(self, ids: Collection[UUID]) -> Sequence[Delivery]:
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             "select id, tenant_group, tenant, source, adapter, external_id, event, keys::text as keys,"
             " encode(payload_digest, 'hex') as digest, payload_bytes, body_sha256, traceparent, received_at"
             " from deliveries where id = any($1::uuid[]) order by received_at, id",

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
-from libs.eventstore.adapter import digest_bytes
+from libs.eventstore.adapter import UNNAMED, digest_bytes
 from libs.eventstore.arguments import arguments, shape_of
 from libs.eventstore.claims import PostgresClaims
 from libs.eventstore.clockwork import PostgresClockwork
@@ -19,7 +19,6 @@ from libs.eventstore.port import Append, Appended, BatchResult, Load, Loaded, Ou
 from libs.eventstore.reading import FACT, SPILLED, fact
 from libs.eventstore.rows import Batch, prepare
 from libs.eventstore.statements import append_statement, forget_sql
-from libs.postgres.pool import execute, fetch, fetchrow
 
 FORGET_MAX: Final = 500
 """Outbox rows that one append deletes beside its own work."""
@@ -28,15 +27,14 @@ FORGET_MAX: Final = 500
 class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries):
     """Every port of the event store, on one pool that belongs to the caller."""
 
-    def __init__(self, pool: asyncpg.Pool, *, mapper: Mapper | None = None) -> None:
-        super().__init__(pool, mapper=mapper)
+    def __init__(self, pool: asyncpg.Pool, *, mapper: Mapper | None = None, service: str = UNNAMED) -> None:
+        super().__init__(pool, mapper=mapper, service=service)
         self._acked: list[OutboxToken] = []
 
     async def load(self, category: str, after: Mapping[UUID, int]) -> Load:
         heads = heads_of(category)
         # `offset 0` keeps the planner from joining: one probe a stream, of one partition, whatever the statistics say.
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             f"""
             select c.now, a.stream_id as asked, h.version as head_version, h.digest as head_digest, h.wake_at,
                    h.tenant_group as head_group, h.tenant as head_tenant, e.*
@@ -80,7 +78,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries):
         statement = append_statement(shape_of(batch, forget=bool(acked)))
         values = arguments(batch, acked)
         try:
-            row = await fetchrow(self._pool, statement.sql, *(values[name] for name in statement.parameters))
+            row = await self._fetchrow(statement.sql, *(values[name] for name in statement.parameters))
         except BaseException:
             self._acked += acked
             raise
@@ -107,8 +105,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries):
         if not appends:
             return []
         heads = heads_of(category)
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             f"select stream_id, version, digest, {'claim' if heads.claimable else 'null::uuid as claim'}"  # noqa: S608
             f" from {heads.table} where stream_id = any($1::uuid[])",
             [append.stream_id for append in appends],
@@ -128,8 +125,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries):
         heads = heads_of(category)
         # A lease that stands ends with a wake, whatever the owner waits for; one that has ended must not hold it back.
         lease = "case when h.lease_until > minutebook_now() then h.lease_until end" if heads.claimable else "null"
-        await execute(
-            self._pool,
+        await self._execute(
             f"""
             with moved as materialized (
               select m.stream_id, m.wake_at from (
@@ -156,7 +152,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries):
             return
         source = "unnest($1::int[], $2::text[]) as token(era, xid)"
         try:
-            await execute(self._pool, forget_sql(source), [t.era for t in acked], [str(t.xid) for t in acked])
+            await self._execute(forget_sql(source), [t.era for t in acked], [str(t.xid) for t in acked])
         except BaseException:
             self._acked += acked
             raise
@@ -168,8 +164,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries):
     async def events(
         self, category: str, stream_ids: Collection[UUID], *, tenant_group: UUID
     ) -> Mapping[UUID, tuple[Recorded, ...]]:
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             f"""
             select e.* from unnest($1::uuid[]) as a(stream_id)
              cross join lateral (
@@ -186,8 +181,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries):
         return {stream_id: tuple(events) for stream_id, events in found.items()}
 
     async def blobs(self, tenant_group: UUID, digests: Collection[str]) -> Mapping[str, bytes]:
-        rows = await fetch(
-            self._pool,
+        rows = await self._fetch(
             "select encode(digest, 'hex') as digest, content from blobs where tenant_group = $1 and digest = any($2)",
             tenant_group,
             [digest_bytes(digest) for digest in digests],
@@ -195,8 +189,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries):
         return {row["digest"]: row["content"] for row in rows}
 
     async def put_blobs(self, tenant_group: UUID, blobs: Mapping[str, bytes]) -> None:
-        await execute(
-            self._pool,
+        await self._execute(
             """
             insert into blobs(tenant_group, digest, content)
             select $1, b.digest, b.content from unnest($2::bytea[], $3::bytea[]) as b(digest, content)
@@ -207,7 +200,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries):
         )
 
     async def now(self) -> datetime:
-        row = await fetchrow(self._pool, "select minutebook_now() as now")
+        row = await self._fetchrow("select minutebook_now() as now")
         assert row is not None
         now: Any = row["now"]
         return now  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """Load, decide, append, publish: the one loop that every owner of a category runs."""
 
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
@@ -10,7 +10,7 @@ from uuid import UUID
 from contracts.base import Actor, Event, Metadata
 from contracts.errors import Broken, Conflict, MinutebookError, Rejected, Unavailable
 from libs.domain.core import Category, Decided
-from libs.eventstore.port import Append, Appended, BatchResult, BirthRow, EventStore
+from libs.eventstore.port import Append, Appended, BatchResult, BirthRow, EventStore, Loaded
 from libs.faultpoints import faultpoint
 from libs.owner.publisher import Publisher
 from libs.telemetry import metrics
@@ -132,6 +132,7 @@ class Owner(Generic[S, C]):
             except Broken as error:
                 results.update(await self._one_by_one(open_, error))
             except Unavailable as error:
+                self._forget(item.stream_id for item in open_.values())
                 results.update(dict.fromkeys(open_, error))
             open_ = {index: item for index, item in open_.items() if index not in results}
             if not open_:
@@ -223,9 +224,14 @@ class Owner(Generic[S, C]):
             await self._store.move_wakes(self._category.name, [(i, h.version, now + WAKE_AGAIN) for i, h in due])
 
     async def _load(self, stream_ids: Sequence[UUID]) -> tuple[datetime, dict[UUID, _Held[S]]]:
-        """Top the cached states up by one query."""
+        """Top the cached states up by one query. A state that the history denies is read again from its beginning."""
         known = {i: self._cache.get(i) or _Held(self._category.initial) for i in stream_ids}
         load = await self._store.load(self._category.name, {i: h.version for i, h in known.items()})
+        denied = [i for i, loaded in load.streams.items() if _denies(loaded, known[i])]
+        if denied:
+            _log.warning("history is not the one that was cached", category=self._category.name, streams=len(denied))
+            self._forget(denied)
+            return await self._load(stream_ids)
         for stream_id, loaded in load.streams.items():
             before = known[stream_id]
             first = before.traceparent
@@ -320,6 +326,11 @@ class Owner(Generic[S, C]):
         while len(self._cache) > STATES_CACHED_MAX:
             self._cache.popitem(last=False)
 
+    def _forget(self, stream_ids: Iterable[UUID]) -> None:
+        """Nothing is known of these streams any more: what was sent may have been written or not."""
+        for stream_id in stream_ids:
+            self._cache.pop(stream_id, None)
+
     def _wake_at(self, before: _Held[S], state: S, now: datetime) -> datetime | None:
         """Lazy: a wake moves only when it must be earlier or has passed. It may be early, never late."""
         if self._category.status(state) in self._category.terminal:
@@ -336,6 +347,13 @@ class Owner(Generic[S, C]):
             return None
         wanted = self._category.wake_at(state, now)
         return None if wanted is None else max(wanted, now + WAKE_AGAIN)
+
+
+def _denies(loaded: Loaded, held: _Held[Any]) -> bool:
+    """Whether a stream cannot have been as it is held: a database that took another's place may have lost its end."""
+    if loaded.version == held.version:
+        return loaded.digest != held.digest
+    return loaded.version < held.version
 
 
 def _one_trace(origin: str | None, current: str | None) -> str | None:

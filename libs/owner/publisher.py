@@ -10,12 +10,10 @@ from contracts.subjects import history
 from libs.bus.port import Bus, Message
 from libs.eventstore.port import BatchResult, EventStore, Written
 from libs.faultpoints import faultpoint
-from libs.telemetry.logs import get_logger
+from libs.telemetry.outage import Outage
 
 FACTS_PER_ENVELOPE_MAX: Final = 1_000
 """About 250 bytes each keeps an envelope well under `contracts.subjects.ENVELOPE_BYTES_MAX`."""
-
-_log = get_logger("publisher")
 
 
 class Publisher:
@@ -24,6 +22,9 @@ class Publisher:
     def __init__(self, bus: Bus, store: EventStore) -> None:
         self._bus = bus
         self._store = store
+        self._outage = Outage(
+            away="facts are committed but not published, the sweep will publish them", back="facts are published again"
+        )
 
     async def publish(self, result: BatchResult, work: Iterable[str] = ()) -> None:
         """Publish the facts and ring the doorbell of each work subject (with repeats counted).
@@ -46,8 +47,9 @@ class Publisher:
         try:
             await self._bus.publish(messages)
         except Unavailable as error:
-            _log.warning("facts committed but not published", code=error.code, facts=len(result.written))
+            self._outage.away(code=error.code)
             return
+        self._outage.back()
         faultpoint("publish.acked")
         await self._store.published(result.outbox)
 

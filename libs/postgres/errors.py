@@ -12,14 +12,19 @@ _PASSING: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.InsufficientResourcesError,  # disk full, out of memory, too many connections
     asyncpg.OperatorInterventionError,  # shutdown, cancelled by a timeout
-    asyncpg.TransactionRollbackError,  # deadlock, serialisation
     asyncpg.ReadOnlySQLTransactionError,  # a standby, in the middle of a failover
-    asyncpg.LockNotAvailableError,
     asyncpg.PostgresSystemError,
     asyncpg.InvalidCatalogNameError,
     asyncpg.InvalidAuthorizationSpecificationError,
 )
 """Conditions that another try, later or elsewhere, may not meet."""
+
+_CONTENDED: Final = (
+    asyncpg.TransactionRollbackError,  # deadlock, serialisation
+    asyncpg.LockNotAvailableError,
+)
+CONTENDED: Final = "postgres.contended"
+"""The code of a statement that stood in another's way, on a server that is well."""
 
 
 @contextmanager
@@ -31,12 +36,13 @@ def translated() -> Iterator[None]:
     try:
         yield
     except asyncpg.PostgresError as error:
-        kind = Unavailable if isinstance(error, _PASSING) else Broken
-        hint = "try again" if kind is Unavailable else "the statement or a value in it is wrong; nothing was written"
-        raise kind(
-            "postgres.unavailable" if kind is Unavailable else "postgres.refused",
-            f"PostgreSQL answered {error.sqlstate} ({_said(error)}){_place(error)}: {hint}",
-        ) from None
+        said = f"PostgreSQL answered {error.sqlstate} ({_said(error)}){_place(error)}"
+        if isinstance(error, _CONTENDED):
+            raise Unavailable(CONTENDED, f"{said}: try again") from None
+        if isinstance(error, _PASSING):
+            raise Unavailable("postgres.unavailable", f"{said}: try again") from None
+        hint = "the statement or a value in it is wrong; nothing was written"
+        raise Broken("postgres.refused", f"{said}: {hint}") from None
     except asyncpg.InterfaceError as error:
         # The driver's DataError is both: an argument that cannot be encoded. Any other means a lost connection.
         if isinstance(error, ValueError) or "argument" in str(error):

@@ -36,7 +36,7 @@ async def open_tools(service: ServiceName, settings: Settings, secrets: Secrets)
         settings=settings.model_copy(update={"drain_seconds": finishing}),
         secrets=secrets,
         pool=pool,
-        store=PostgresStore(pool),
+        store=PostgresStore(pool, service=service),
         bus=JetStreamBus(
             settings.nats_url, name=service, settings=JetStreamSettings(stop_timeout=timedelta(seconds=finishing))
         ),
