@@ -11,16 +11,25 @@ import pytest
 from pydantic import TypeAdapter
 
 from contracts.errors import Rejected
-from libs.language import grammar
+from contracts.subjects import DEFINITIONS_BYTES_MAX
+from libs.adapters.jira import _EVENTS
+from libs.domain.effect import CALL_TIMEOUT_MAX
+from libs.domain.run.backoff import BACKOFF_FIRST, BACKOFF_JITTER, BACKOFF_MAX
+from libs.language import grammar, reader, syntax
 from libs.language.expressions import parse
+from libs.language.files import FILES_MAX
 from libs.language.interpolation import placeholders
 from libs.language.loader import load_folder
 from libs.language.model import AgentStep, DecisionStep, Definition, Limits, ParallelStep, Source
+from libs.language.reader import FILE_CHARS_MAX
+from libs.language.scalars import DURATION_MAX, ID, KEY, ROLE, TEXT_CHARS_MAX
 from libs.language.shapes import Shape
+from libs.language.syntax import EXPRESSION_CHARS_MAX
 from minutebook.cli.session import Exit
 from minutebook.models.states import DecisionOutcome, FailureAction, FailureClass
 from services.dev.demo import ScriptedAnswer
 from services.dev.scripts import Rule
+from services.runner.executors import OUTPUT_BYTES_MAX
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ("docs/definitions.md", "README.md")
@@ -213,6 +222,40 @@ def test_the_closed_sets_are_told_whole() -> None:
     assert DecisionStep.model_fields["outcomes"].default == get_args(DecisionOutcome), "all four, as the table says"
     agents = re.findall(r"`(\w+)`", rows_below("### Agent step")["agent"][1])
     assert set(agents) == grammar.EXECUTORS
+
+
+# --- numbers and words -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        f"tries again after {BACKOFF_FIRST.seconds} s, doubling up to {BACKOFF_MAX.seconds // 60} min, "
+        f"each {BACKOFF_JITTER:.0%} sooner or later".replace("%", " %"),
+        f"At most {EXPRESSION_CHARS_MAX:,} characters and {syntax.DEPTH_MAX} levels.",
+        f"up to {TEXT_CHARS_MAX:,} characters",
+        f"up to {FILE_CHARS_MAX:,} characters, {reader.DEPTH_MAX} levels; a folder up to {FILES_MAX:,} files and "
+        f"{DEFINITIONS_BYTES_MAX >> 10} KiB together",
+        f"up to {DURATION_MAX.days} days",
+        f"at most `{CALL_TIMEOUT_MAX.seconds}s`",
+        f"at most {OUTPUT_BYTES_MAX >> 20} MiB",
+        *(f"`{form.pattern}`" for form in (KEY, ID, ROLE)),
+        *(f"`{event}`" for event in sorted({*_EVENTS.values(), "issue_transitioned"})),
+    ],
+)
+def test_the_numbers_are_those_of_the_code(told: str) -> None:
+    assert told in (ROOT / "docs/definitions.md").read_text("utf-8")
+
+
+def test_an_agent_is_told_what_the_document_says() -> None:
+    section = (ROOT / "docs/definitions.md").read_text("utf-8").partition("## What an agent is told\n")[2]
+    source = (ROOT / "libs/domain/run/programs/definition/prompt.py").read_text("utf-8")
+    for heading in ("Run context", "Branch", "Output of ", "Reviewer feedback"):
+        assert f"`## {heading}" in section
+        assert heading in source
+    for key in ("comment", "review", "revised_artefact", "previous_output"):
+        assert f"`{key}`" in section
+        assert f'"{key}"' in source
 
 
 # --- the command line ----------------------------------------------------------------------------------------------
