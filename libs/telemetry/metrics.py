@@ -4,7 +4,7 @@ Durations are seconds, money is integer microdollars. Labels have few values: ne
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -57,12 +57,13 @@ class RecordFigures(Collector):
     Absent while hidden and once they are older than `FIGURES_LAST`: a figure that nobody refreshes would lie.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._shown: tuple[Figures, float] | None = None
 
     def show(self, figures: Figures) -> None:
         """Show these from now on."""
-        self._shown = (figures, time.monotonic())
+        self._shown = (figures, self._clock())
 
     def hide(self) -> None:
         """Show nothing."""
@@ -75,7 +76,7 @@ class RecordFigures(Collector):
     def collect(self) -> Iterable[Metric]:
         """The figures, while they are fresh."""
         shown = self._shown
-        if shown is None or time.monotonic() - shown[1] > FIGURES_LAST.total_seconds():
+        if shown is None or self._clock() - shown[1] > FIGURES_LAST.total_seconds():
             return []
         figures = shown[0]
         runs, *others = self._families()
