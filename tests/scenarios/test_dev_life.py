@@ -153,11 +153,3 @@ def test_a_port_that_is_taken(data_dir: Path, tmp_path: Path) -> None:
     assert "Traceback" not in refused.stderr
     assert "Minutebook is up" not in refused.stdout
     assert not (data_dir / "postgres").exists(), "it was seen before anything was started"
-
-
-def test_a_folder_that_is_not_ours(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("years of work")
-    refused = command("dev", "--port", "0", "--reset", "--data-dir", tmp_path, cwd=tmp_path)
-    assert refused.returncode not in (0, None)
-    assert f"{tmp_path} holds files that no development stack made" in refused.stderr
-    assert (tmp_path / "thesis.txt").read_text() == "years of work"

@@ -32,7 +32,7 @@ PREFIX: Final = "/api/public/admin/workflows"
 ENDED: Final = frozenset({"completed", "failed", "cancelled", "suspended"})
 
 _SECONDS_MAX: Final = 60.0
-_LOOK_SECONDS: Final = 0.05
+_LOOK_SECONDS: Final = 0.1
 _BY_ROOT: Final = Path("/var/lib/minutebook")
 _numbers = itertools.count(1)
 
