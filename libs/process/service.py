@@ -1,7 +1,6 @@
 """A running service: its connection to the bus and its background duties, with one way to start and stop."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,8 +11,9 @@ import asyncpg
 from contracts.envelope import Owner as ServiceName
 from contracts.errors import MinutebookError, Unavailable
 from libs.bus.port import Bus
+from libs.clock import monotonic
 from libs.config import Secrets, Settings
-from libs.eventstore.postgres import PostgresStore
+from libs.eventstore.port import Store
 from libs.telemetry.logs import get_logger
 
 RESTART_SECONDS_MIN: Final = 0.5
@@ -22,6 +22,7 @@ FLUSH_SECONDS: Final = 1.0
 """How often an idle service forgets the outbox rows that were acked; a busy one does it with its appends."""
 
 PROBE_TIMEOUT: Final = timedelta(seconds=2)
+_NOBODY_TIMEOUT: Final = timedelta(seconds=0.5)
 _NOBODY: Final = "ask.nobody"
 """A subject that nobody answers: a server that is there says so at once."""
 
@@ -33,12 +34,15 @@ Duty = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a service is built from: its own connections, never shared with another service."""
+    """What a service is built from: its own connections, never shared with another service.
+
+    `pool` is what `store` stands on, for those that read by SQL of their own; None where the record is in memory.
+    """
 
     settings: Settings
     secrets: Secrets
-    pool: asyncpg.Pool
-    store: PostgresStore
+    pool: asyncpg.Pool | None
+    store: Store
     bus: Bus
 
     async def close(self) -> None:
@@ -46,7 +50,18 @@ class Tools:
         try:
             await self.store.close()
         finally:
-            await self.pool.close()
+            if self.pool is not None:
+                await self.pool.close()
+
+    def terminate(self) -> None:
+        """Cut the connections where they are."""
+        if self.pool is not None:
+            self.pool.terminate()
+
+    def require_pool(self) -> asyncpg.Pool:
+        """The pool of a service that cannot do without one."""
+        assert self.pool is not None, "this service reads the database by itself"
+        return self.pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +137,7 @@ class Service:
 
     def abandon(self) -> None:
         """Cut the database's connections, for a stop that took too long: what they held is rolled back."""
-        self._tools.pool.terminate()
+        self._tools.terminate()
 
     async def _last(self, step: str, work: Duty) -> None:
         try:
@@ -138,7 +153,7 @@ class Service:
 
     async def _connected(self) -> bool:
         try:
-            await self._tools.bus.ask(_NOBODY, b"", headers={}, timeout=PROBE_TIMEOUT)
+            await self._tools.bus.ask(_NOBODY, b"", headers={}, timeout=_NOBODY_TIMEOUT)
         except Unavailable as error:
             return error.code == "bus.no_responder"
         return True
@@ -151,7 +166,7 @@ class Service:
     async def _keep(self, duty: Duty) -> None:
         delay = RESTART_SECONDS_MIN
         while True:
-            began = time.monotonic()
+            began = monotonic()
             try:
                 await duty()
                 return
@@ -159,7 +174,7 @@ class Service:
                 raise
             except Exception as error:
                 _log.warning("duty failed, starting it again", service=self.name, duty=duty.__name__, error=str(error))
-                ran_long = time.monotonic() - began > RESTART_SECONDS_MAX
+                ran_long = monotonic() - began > RESTART_SECONDS_MAX
                 delay = RESTART_SECONDS_MIN if ran_long else min(delay * 2, RESTART_SECONDS_MAX)
                 await asyncio.sleep(delay)
 
