@@ -21,6 +21,7 @@ from libs.eventstore.port import (
     Claimed,
     Delivery,
     Due,
+    HeadView,
     Load,
     Loaded,
     OutboxToken,
@@ -74,7 +75,7 @@ class MemoryStore:
         mint_claim: Callable[[], UUID] = uuid4,
     ) -> None:
         self.clock = clock
-        self.heads: dict[str, dict[UUID, Head]] = {category: {} for category in HEADS}
+        self.rows: dict[str, dict[UUID, Head]] = {category: {} for category in HEADS}
         self.history: list[Recorded] = []
         self._mapper = mapper or Mapper()
         self._mint_claim = mint_claim
@@ -100,7 +101,7 @@ class MemoryStore:
         return Load(self.clock, {stream_id: self._loaded(category, stream_id, v) for stream_id, v in after.items()})
 
     def _loaded(self, category: str, stream_id: UUID, after: int) -> Loaded:
-        head = self.heads[category].get(stream_id)
+        head = self.rows[category].get(stream_id)
         if head is None:
             return Loaded(stream_id, 0, b"", None, None, None, ())
         events = tuple(r for r in self._streams[stream_id] if r.version > after)
@@ -134,14 +135,14 @@ class MemoryStore:
         )
 
     def _gate(self, batch: Batch, append: Append, statement: _Statement) -> Appended:
-        heads = self.heads[batch.heads.category]
+        heads = self.rows[batch.heads.category]
         head = heads.get(append.stream_id)
         version, digest = (0, b"") if head is None else (head.version, head.digest)
         claim = None if head is None else head.claim
         if version != append.version or (append.claim is not None and append.claim != claim):
             return Appended(append.stream_id, "lost", version, digest)
         for guard in append.guards:
-            guarded = self.heads[guard.category].get(guard.stream_id)
+            guarded = self.rows[guard.category].get(guard.stream_id)
             if guarded is None or guarded.state not in guard.states:
                 return Appended(append.stream_id, "guarded", version, digest)
         if append.set_claim is not None:
@@ -166,7 +167,7 @@ class MemoryStore:
         """Insert the births of those that won; return by parent those that were skipped."""
         skipped: dict[UUID, list[UUID]] = {}
         for birth in batch.births:
-            heads = self.heads[birth.row.category]
+            heads = self.rows[birth.row.category]
             if birth.parent not in statement.won:
                 continue
             if birth.row.stream_id in heads:
@@ -220,7 +221,7 @@ class MemoryStore:
         self._streams.setdefault(written.stream_id, []).append(recorded)
 
     async def move_wakes(self, category: str, moves: Sequence[tuple[UUID, int, datetime | None]]) -> None:
-        heads = self.heads[heads_of(category).category]
+        heads = self.rows[heads_of(category).category]
         for stream_id, version, wake_at in moves:
             head = heads.get(stream_id)
             if head is not None and head.version == version:
@@ -241,7 +242,7 @@ class MemoryStore:
     ) -> Mapping[UUID, tuple[Recorded, ...]]:
         found = {}
         for stream_id in stream_ids:
-            head = self.heads[category].get(stream_id)
+            head = self.rows[category].get(stream_id)
             if head is not None and head.tenant_group == tenant_group:
                 found[stream_id] = tuple(self._streams[stream_id])
         return found
@@ -260,7 +261,7 @@ class MemoryStore:
     async def due(self, category: str, *, limit: int, after: tuple[datetime, UUID] | None = None) -> Sequence[Due]:
         found = sorted(
             (head.wake_at, stream_id)
-            for stream_id, head in self.heads[category].items()
+            for stream_id, head in self.rows[category].items()
             if head.wake_at is not None and head.wake_at <= self.clock
         )
         return [Due(category, i, at) for at, i in found if after is None or (at, i) > after][:limit]
@@ -290,7 +291,7 @@ class MemoryStore:
     async def wake_open(
         self, category: str, states: Collection[str], *, limit: int, after: UUID | None = None
     ) -> Woken:
-        heads = self.heads[heads_of(category).category]
+        heads = self.rows[heads_of(category).category]
         page = [stream_id for stream_id in sorted(heads) if after is None or stream_id > after][:limit]
         sleeping = [i for i in page if heads[i].state in states and not self._is_due(heads[i])]
         for stream_id in sleeping:
@@ -321,17 +322,17 @@ class MemoryStore:
         claimed = []
         for _, queued_at, attempt_id in turn[:limit]:
             del self._ready[attempt_id]
-            head = self.heads["attempt"].get(attempt_id)
+            head = self.rows["attempt"].get(attempt_id)
             if head is None or not self._claimable(head):
                 continue
             until = self.clock + lease
             claim = self._mint_claim()
-            self.heads["attempt"][attempt_id] = replace(head, claim=claim, lease_until=until, wake_at=until)
+            self.rows["attempt"][attempt_id] = replace(head, claim=claim, lease_until=until, wake_at=until)
             claimed.append(Claimed(attempt_id, claim, until, queued_at))
         return claimed
 
     def _claimable(self, head: Head) -> bool:
-        run = self.heads["run"].get(head.columns["run_id"])
+        run = self.rows["run"].get(head.columns["run_id"])
         free = head.claim is None or (head.lease_until is not None and head.lease_until <= self.clock)
         return free and head.state == "queued" and run is not None and run.state in RUN_ACTIVE
 
@@ -339,19 +340,55 @@ class MemoryStore:
         held = set()
         until = self.clock + lease
         for attempt_id, claim in claims:
-            head = self.heads["attempt"].get(attempt_id)
+            head = self.rows["attempt"].get(attempt_id)
             if head is not None and head.claim == claim:
-                self.heads["attempt"][attempt_id] = replace(head, lease_until=until, wake_at=until)
+                self.rows["attempt"][attempt_id] = replace(head, lease_until=until, wake_at=until)
                 held.add(attempt_id)
         return frozenset(held)
 
     async def waiting(self) -> Mapping[str, int]:
         return Counter(ready.subject for ready in self._ready.values())
 
+    # Heads
+
+    async def heads(self, category: str, stream_ids: Collection[UUID]) -> Mapping[UUID, HeadView]:
+        rows = self.rows[heads_of(category).category]
+        return {i: self._view(i, rows[i]) for i in stream_ids if i in rows}
+
+    async def heads_of_runs(
+        self, category: str, run_ids: Collection[UUID], *, states: Collection[str]
+    ) -> Sequence[HeadView]:
+        return [
+            self._view(stream_id, head)
+            for stream_id, head in sorted(self.rows[heads_of(category).category].items())
+            if head.columns["run_id"] in run_ids and head.state in states
+        ]
+
+    async def started_by(self, tenant_group: UUID, sources: Collection[str]) -> Sequence[UUID]:
+        return [
+            stream_id
+            for stream_id, head in sorted(self.rows["definition"].items())
+            if head.tenant_group == tenant_group
+            and head.columns["kind"] == "workflow"
+            and head.columns["enabled"]
+            and not set(sources).isdisjoint(head.columns["event_sources"])
+        ]
+
+    def _view(self, stream_id: UUID, head: Head) -> HeadView:
+        return HeadView(
+            stream_id=stream_id,
+            version=head.version,
+            state=head.state,
+            run_id=head.columns.get("run_id"),
+            claim=head.claim,
+            lease_until=head.lease_until,
+            lease_ended=head.lease_until is None or head.lease_until <= self.clock,
+        )
+
     # Deliveries
 
     async def accept(self, delivery: Delivery, blobs: Mapping[str, bytes]) -> bool:
-        if delivery.id in self._deliveries or delivery.id in self.heads["inbound"]:
+        if delivery.id in self._deliveries or delivery.id in self.rows["inbound"]:
             return False
         await self.put_blobs(delivery.tenant_group, blobs)
         self._deliveries[delivery.id] = replace(delivery, received_at=self.clock)

@@ -284,6 +284,37 @@ class Claims(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class HeadView:
+    """A head row as owners look at it without its history. `lease_ended` is judged by the database's clock."""
+
+    stream_id: UUID
+    version: int
+    state: str
+    run_id: UUID | None
+    claim: UUID | None = None
+    lease_until: datetime | None = None
+    lease_ended: bool = True
+
+
+class Heads(Protocol):
+    """Reads of head rows, which change with every append. Ids come from messages, never from callers."""
+
+    async def heads(self, category: str, stream_ids: Collection[UUID]) -> Mapping[UUID, HeadView]:
+        """The heads of these streams; absent ones are left out."""
+        ...
+
+    async def heads_of_runs(
+        self, category: str, run_ids: Collection[UUID], *, states: Collection[str]
+    ) -> Sequence[HeadView]:
+        """The attempts, decisions or effects of these runs that are in one of the states."""
+        ...
+
+    async def started_by(self, tenant_group: UUID, sources: Collection[str]) -> Sequence[UUID]:
+        """The enabled workflows of a tenant group that have a trigger on one of the event sources."""
+        ...
+
+
 class Deliveries(Protocol):
     """Webhooks between the door and ingest."""
 
@@ -317,3 +348,15 @@ class Verification:
     @property
     def ok(self) -> bool:
         return not self.differences
+
+
+class Store(EventStore, Clockwork, Claims, Deliveries, Heads, Protocol):
+    """Everything that services ask of the record, in one adapter."""
+
+    async def flush(self) -> None:
+        """Forget the outbox rows that were acked and wait for an append to delete them. Raises `Unavailable`."""
+        ...
+
+    async def close(self) -> None:
+        """Flush what can be flushed. Whose the connections are closes them."""
+        ...

@@ -14,6 +14,7 @@ from libs.eventstore.claims import PostgresClaims
 from libs.eventstore.clockwork import PostgresClockwork
 from libs.eventstore.deliveries import PostgresDeliveries
 from libs.eventstore.heads import heads_of
+from libs.eventstore.heads_reading import PostgresHeads
 from libs.eventstore.mapper import Mapper
 from libs.eventstore.port import Append, Appended, BatchResult, Load, Loaded, OutboxToken, Recorded
 from libs.eventstore.reading import FACT, SPILLED, fact
@@ -24,7 +25,7 @@ FORGET_MAX: Final = 500
 """Outbox rows that one append deletes beside its own work."""
 
 
-class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries):
+class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, PostgresHeads):
     """Every port of the event store, on one pool that belongs to the caller."""
 
     def __init__(self, pool: asyncpg.Pool, *, mapper: Mapper | None = None, service: str = UNNAMED) -> None:

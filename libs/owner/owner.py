@@ -346,7 +346,7 @@ class Owner(Generic[S, C]):
         if self._category.status(state) in self._category.terminal:
             return None
         wanted = self._category.wake_at(state, now)
-        return None if wanted is None else max(wanted, now + WAKE_AGAIN)
+        return wanted if wanted is None or wanted > now else now + WAKE_AGAIN
 
 
 def _denies(loaded: Loaded, held: _Held[Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 from contracts.envelope import Address, Doorbell, Envelope
 from contracts.errors import Unavailable
 from contracts.subjects import history
-from libs.bus.port import Bus, Message
+from libs.bus.port import NOT_CONNECTED, Bus, Message
 from libs.eventstore.port import BatchResult, EventStore, Written
 from libs.faultpoints import faultpoint
 from libs.telemetry.outage import Outage
@@ -47,7 +47,8 @@ class Publisher:
         try:
             await self._bus.publish(messages)
         except Unavailable as error:
-            self._outage.away(code=error.code)
+            if error.code != NOT_CONNECTED:
+                self._outage.away(code=error.code)
             return
         self._outage.back()
         faultpoint("publish.acked")

@@ -20,7 +20,7 @@ def build(tools: Tools) -> ApiService:
     door = Door(
         tools=tools,
         auth=Authenticator(tools.store),
-        queries=Queries(tools.pool),
+        queries=Queries(tools.require_pool()),
         views=Views(tools.store),
     )
     app = FastAPI(

@@ -9,9 +9,10 @@ from contracts.errors import MinutebookError, Rejected
 from contracts.replies import DecisionAccepted
 from libs.canonical import blob
 from libs.domain.decision import Answer, Command, Look, State, Withdraw
+from libs.domain.lifecycle import RUN_OPEN
+from libs.eventstore.port import Heads
 from libs.owner import Item, Owner
 from libs.process import actor
-from services.decision.queries import Queries
 
 _ACTOR = actor("decision")
 
@@ -19,9 +20,9 @@ _ACTOR = actor("decision")
 class Handlers:
     """Plain functions over the owner of the category."""
 
-    def __init__(self, owner: Owner[State, Command], queries: Queries) -> None:
+    def __init__(self, owner: Owner[State, Command], heads: Heads) -> None:
         self._owner = owner
-        self._queries = queries
+        self._heads = heads
 
     async def answer(self, asked: AnswerDecision) -> DecisionAccepted:
         """Take an answer; the same command again gets the same reply.
@@ -68,17 +69,25 @@ class Handlers:
     async def on_facts(self, type_: str, addresses: Sequence[Address]) -> Mapping[UUID, MinutebookError]:
         """A run ended: withdraw what is still open of it. Failures are by run."""
         ended = {address.stream_id: address.traceparent for address in addresses}
-        open_ = await self._queries.open_of(ended)
-        return await self._withdraw(open_, f"the run was {type_.removeprefix('run.')}", ended)
+        open_ = await self._heads.heads_of_runs("decision", ended, states={"open"})
+        run_of = {head.stream_id: head.run_id for head in open_ if head.run_id is not None}
+        return await self._withdraw(run_of, f"the run was {type_.removeprefix('run.')}", ended)
 
     async def on_wake(self, _category: str, decision_ids: Sequence[UUID]) -> Mapping[UUID, MinutebookError]:
         """Decisions wait on nobody's clock. One that is due was rebuilt: see whether its run is over meanwhile."""
-        orphaned = await self._queries.orphaned(decision_ids)
+        orphaned = await self._orphaned(decision_ids)
         failures = await self._withdraw(orphaned, "the run is over", {})
         others = [decision_id for decision_id in decision_ids if decision_id not in orphaned]
         results = await self._owner.handle([self._item(decision_id, Look(), decision_id) for decision_id in others])
         looked = zip(others, results, strict=True)
         return {**failures, **{i: result for i, result in looked if isinstance(result, MinutebookError)}}
+
+    async def _orphaned(self, decision_ids: Sequence[UUID]) -> Mapping[UUID, UUID]:
+        """Which of these decisions are open though their run is over, decision → run."""
+        heads = await self._heads.heads("decision", decision_ids)
+        open_ = {i: head.run_id for i, head in heads.items() if head.state == "open" and head.run_id is not None}
+        runs = await self._heads.heads("run", set(open_.values()))
+        return {i: run_id for i, run_id in open_.items() if run_id in runs and runs[run_id].state not in RUN_OPEN}
 
     async def _withdraw(
         self, run_of: Mapping[UUID, UUID], reason: str, traceparents: Mapping[UUID, str | None]

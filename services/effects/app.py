@@ -6,27 +6,26 @@ from contracts.errors import Rejected
 from contracts.subjects import DURABLES
 from libs.config import Settings
 from libs.domain.effect import CALL_TIMEOUT_MAX, CATEGORY, OVERDUE_AFTER, decide
+from libs.mcp import call_tool
 from libs.owner import Owner, Publisher
 from libs.process import Service, Tools, envelope_handler, wake_handler
 from services.effects.connectors import Connectors
 from services.effects.handlers import Handlers
-from services.effects.ledger import Ledger
-from services.effects.queries import Queries
+from services.effects.ledger import Call, Ledger
 
 
-def build(tools: Tools) -> Service:
-    """Connect the handlers to the durables of the service; nothing runs before `start`."""
+def build(tools: Tools, call: Call = call_tool) -> Service:
+    """Connect the handlers to the durables of the service; nothing runs before `start`. `call` makes the tool calls."""
     store, bus, settings = tools.store, tools.bus, tools.settings
     owner = Owner(CATEGORY, decide, store=store, publisher=Publisher(bus, store))
-    queries = Queries(tools.pool)
     ledger = Ledger(
         owner=owner,
         store=store,
         connectors=Connectors(store, tools.secrets),
-        queries=queries,
         start_within=_start_within(settings),
+        call=call,
     )
-    handlers = Handlers(owner, store, queries, ledger)
+    handlers = Handlers(owner, store, ledger)
     durables = {durable.name: durable for durable in DURABLES}
     bus.subscribe(durables["effects-history"], envelope_handler(handlers.on_facts))
     bus.subscribe(durables["effects-wake"], wake_handler(handlers.on_wake))

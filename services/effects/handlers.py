@@ -1,18 +1,17 @@
 """What the effects service does with facts and with wakes."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from contracts.envelope import Address
 from contracts.errors import MinutebookError
 from contracts.events.run import RunStepWriting
 from libs.domain.effect import Command, Expire, Look, Rearm, State
-from libs.eventstore.port import EventStore
+from libs.eventstore.port import Store
 from libs.owner import Item, Owner
 from libs.process import actor
 from services.effects.ledger import Ledger, fold
-from services.effects.queries import Queries
 
 _ACTOR = actor("effects")
 _Failures = Mapping[UUID, MinutebookError]
@@ -21,10 +20,9 @@ _Failures = Mapping[UUID, MinutebookError]
 class Handlers:
     """Plain functions over the ledger and the owner of the category."""
 
-    def __init__(self, owner: Owner[State, Command], store: EventStore, queries: Queries, ledger: Ledger) -> None:
+    def __init__(self, owner: Owner[State, Command], store: Store, ledger: Ledger) -> None:
         self._owner = owner
         self._store = store
-        self._queries = queries
         self._ledger = ledger
 
     async def on_facts(self, type_: str, addresses: Sequence[Address]) -> _Failures:
@@ -36,14 +34,19 @@ class Handlers:
             case "run.step_writing":
                 return await self._rearm(addresses)
             case "run.resumed":
-                declared = await self._queries.declared_of(run_ids)
+                declared = await self._declared_of(run_ids)
                 return _by_run(await self._ledger.begin(dict.fromkeys(declared, 0)), declared)
             case "run.cancelled":
-                declared = await self._queries.declared_of(run_ids)
+                declared = await self._declared_of(run_ids)
                 return _by_run(await self._ledger.cancel(dict.fromkeys(declared, "cancelled")), declared)
             case _:
                 # A failed run may be tried again: its declared effect stays, and the guard keeps it from being called.
                 return {}
+
+    async def _declared_of(self, run_ids: Collection[UUID]) -> Mapping[UUID, UUID]:
+        """The declared effects of these runs, effect → run."""
+        heads = await self._store.heads_of_runs("effect", run_ids, states={"declared"})
+        return {head.stream_id: head.run_id for head in heads if head.run_id is not None}
 
     async def on_wake(self, _category: str, effect_ids: Sequence[UUID]) -> _Failures:
         """A message was lost, or a process: begin what is declared, doubt what nobody reports any more."""

@@ -1,25 +1,25 @@
 """The ledger: announce a call in the history, make it, report it. Never the second before the first."""
 
 import asyncio
-import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from contracts.errors import MinutebookError, Unavailable
+from libs.clock import monotonic
 from libs.domain import lifecycle
 from libs.domain.effect import CATEGORY, Begin, Cancel, Command, Doubt, Fail, State
-from libs.eventstore.port import EventStore, Loaded
+from libs.eventstore.port import Loaded, Store
 from libs.faultpoints import faultpoint
-from libs.mcp import call_tool
+from libs.ids import nonce
+from libs.mcp import Outcome, call_tool
 from libs.owner import Item, Owner
 from libs.process import actor
 from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import span
 from services.effects.connectors import Connectors, Refusal, verdict
-from services.effects.queries import Queries
 from services.effects.reports import Reports
 
 CALLS_MAX: Final = 64
@@ -27,6 +27,9 @@ CALLS_MAX: Final = 64
 
 WAITING_MAX: Final = 10_000
 """Effects that wait here for a free call. Those beyond it come back by their wake."""
+
+Call = Callable[..., Awaitable[Outcome]]
+"""Makes one tool call, as `libs.mcp.call_tool` does."""
 
 _ACTOR = actor("effects")
 _RUN_OVER: Final = lifecycle.terminal(lifecycle.RUN)
@@ -54,15 +57,15 @@ class Ledger:
         self,
         *,
         owner: Owner[State, Command],
-        store: EventStore,
+        store: Store,
         connectors: Connectors,
-        queries: Queries,
         start_within: timedelta,
+        call: Call = call_tool,
     ) -> None:
         self._owner = owner
         self._store = store
         self._connectors = connectors
-        self._queries = queries
+        self._call_tool = call
         self._start_seconds = start_within.total_seconds()
         self._reports = Reports(owner)
         self._waiting: dict[UUID, int] = {}
@@ -119,10 +122,10 @@ class Ledger:
         calls = [
             _Current(
                 effect_id=effect_id,
-                claim=uuid4(),
+                claim=nonce(),
                 tenant_group=stream.tenant_group,
                 traceparent=stream.events[0].metadata.traceparent,
-                announced_at=time.monotonic(),  # before the commit: the call starts too early rather than too late
+                announced_at=monotonic(),  # before the commit: the call starts too early rather than too late
             )
             for effect_id, stream in load.streams.items()
             if stream.tenant_group is not None and fold(stream).status == "declared"
@@ -157,18 +160,20 @@ class Ledger:
     async def _stand_back(self, effect_ids: Sequence[UUID]) -> dict[UUID, MinutebookError]:
         """The run does not allow a write now. Over: cancelled for good. Suspended or failed: wait for it, unwatched."""
         try:
-            held = await self._queries.runs_of(effect_ids)
+            heads = await self._store.heads("effect", effect_ids)
+            declared = {i: h for i, h in heads.items() if h.state == "declared" and h.run_id is not None}
+            runs = await self._store.heads("run", {h.run_id for h in declared.values() if h.run_id is not None})
+            run_states = {i: runs[h.run_id].state for i, h in declared.items() if h.run_id is not None}
             parked = [
-                (effect_id, effect.version, None)
-                for effect_id, effect in held.items()
-                if effect.run_state not in lifecycle.RUN_ACTIVE | _RUN_OVER
+                (effect_id, declared[effect_id].version, None)
+                for effect_id, state in run_states.items()
+                if state not in lifecycle.RUN_ACTIVE | _RUN_OVER
             ]
             if parked:
                 await self._store.move_wakes("effect", parked)
         except Unavailable as error:
             return dict.fromkeys(effect_ids, error)
-        over = {effect_id: effect.run_state for effect_id, effect in held.items() if effect.run_state in _RUN_OVER}
-        return await self.cancel(over)
+        return await self.cancel({i: state for i, state in run_states.items() if state in _RUN_OVER})
 
     async def cancel(self, over: Mapping[UUID, str]) -> dict[UUID, MinutebookError]:
         """Cancel what is still declared; effect → how its run ended."""
@@ -205,11 +210,11 @@ class Ledger:
         resolved = await self._connectors.resolve(call.tenant_group, effect)
         if isinstance(resolved, Refusal):
             return Fail(claim=call.claim, failure_class=resolved.failure_class, message=resolved.message)
-        if time.monotonic() - call.announced_at > self._start_seconds:
+        if monotonic() - call.announced_at > self._start_seconds:
             # This process may have been frozen, and somebody may have settled the effect meanwhile.
             return _not_sent(call, "not started in time")
         call.sent = True
-        outcome = await call_tool(
+        outcome = await self._call_tool(
             url=resolved.url,
             token=resolved.token,
             tool=resolved.tool.name,

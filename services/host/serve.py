@@ -109,7 +109,7 @@ class Host:
                 raise Rejected("settings.invalid", named, errors=tuple(refused))
         except BaseException:
             for tools in opened:
-                tools.pool.terminate()
+                tools.terminate()
             raise
         return built
 

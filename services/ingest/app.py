@@ -15,7 +15,7 @@ def build(tools: Tools) -> Service:
     owner = Owner(
         CATEGORY, decide, store=store, publisher=Publisher(bus, store), categories={run.CATEGORY.name: run.CATEGORY}
     )
-    handlers = Handlers(owner, store, Queries(tools.pool, store))
+    handlers = Handlers(owner, store, Queries(store))
     durables = {durable.name: durable for durable in DURABLES}
     bus.subscribe(durables["ingest-inbound"], handlers.on_notices)
     bus.subscribe(durables["ingest-wake"], wake_handler(handlers.on_wake))

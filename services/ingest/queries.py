@@ -4,18 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-import asyncpg
-
 from contracts import ids
 from contracts.events.definition import DefinitionSynced
 from libs.domain import definition, identity
-from libs.eventstore.port import EventStore
-from libs.postgres.pool import fetch
-
-_STARTED_BY = """
-select stream_id from definition_heads
- where tenant_group = $1 and kind = 'workflow' and state = 'active' and enabled and event_sources && $2::text[]
-"""
+from libs.eventstore.port import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +22,13 @@ class Known:
 class Queries:
     """Reads by head rows, then folds those streams."""
 
-    def __init__(self, pool: asyncpg.Pool, store: EventStore) -> None:
-        self._pool = pool
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     async def known(self, tenant_group: UUID, sources: Collection[str]) -> Known:
         """Everything that may follow from deliveries of these sources."""
-        rows = await fetch(self._pool, _STARTED_BY, tenant_group, list(sources))
-        found = await self._store.events("definition", [row["stream_id"] for row in rows], tenant_group=tenant_group)
+        started = await self._store.started_by(tenant_group, sources)
+        found = await self._store.events("definition", started, tenant_group=tenant_group)
         states = [definition.CATEGORY.fold(tuple(r.event for r in recorded)) for recorded in found.values()]
         definitions = tuple(s.current for s in states if isinstance(s.current, DefinitionSynced))
         triggers = [trigger for current in definitions for trigger in current.event_triggers]

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Sequence
 
 from contracts.errors import Rejected
 from contracts.subjects import DURABLES
@@ -11,12 +12,11 @@ from libs.owner import Owner, Publisher
 from libs.process import Service, Tools, envelope_handler, wake_handler
 from services.runner.duties import Keeper, RunsEnded, Wakes
 from services.runner.executors import AnthropicExecutor, EchoExecutor, Executor
-from services.runner.leases import PostgresLeases
 from services.runner.worker import Worker
 
 
-def build(tools: Tools) -> Service:
-    """Build the runner on its own connections.
+def build(tools: Tools, executors: Sequence[Executor] | None = None) -> Service:
+    """Build the runner on its own connections. `executors` take the place of the product's own.
 
     Raises:
         contracts.errors.Rejected: the settings would let leases end between two renewals.
@@ -25,7 +25,8 @@ def build(tools: Tools) -> Service:
     owner: Owner[attempt.State, attempt.Command] = Owner(
         attempt.CATEGORY, attempt.decide, store=tools.store, publisher=Publisher(tools.bus, tools.store)
     )
-    executors: tuple[Executor, ...] = (AnthropicExecutor(tools.settings, tools.secrets), EchoExecutor())
+    if executors is None:
+        executors = (AnthropicExecutor(tools.settings, tools.secrets), EchoExecutor())
     worker = Worker(
         runner=f"{socket.gethostname()}:{os.getpid()}",
         store=tools.store,
@@ -34,15 +35,14 @@ def build(tools: Tools) -> Service:
         executors={executor.name: executor for executor in executors},
         settings=tools.settings,
     )
-    leases = PostgresLeases(tools.pool)
-    wakes = Wakes(owner, tools.store, leases, tools.settings)
+    wakes = Wakes(owner, tools.store, tools.settings)
     ended = RunsEnded(owner, tools.store, worker.hand)
 
     durables = {durable.name: durable for durable in DURABLES}
     tools.bus.subscribe(durables["runner-work"], worker.on_bell)
     tools.bus.subscribe(durables["runner-history"], envelope_handler(ended.on_facts))
     tools.bus.subscribe(durables["runner-wake"], wake_handler(wakes.on_wake))
-    keeper = Keeper(worker.hand, tools.store, leases, tools.settings)
+    keeper = Keeper(worker.hand, tools.store, tools.settings)
     return Service("runner", tools, duties=[worker.claiming, keeper.keeping], drains=[worker.drain])
 
 

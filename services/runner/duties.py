@@ -1,7 +1,6 @@
 """What a runner does beside executing: keeps its leases, ends those of others, and stops work whose run has ended."""
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -11,16 +10,15 @@ from uuid import UUID
 from contracts.envelope import Address
 from contracts.errors import MinutebookError, Unavailable
 from contracts.events.run import RunStepQueued
+from libs.clock import monotonic
 from libs.config import Settings
 from libs.domain import attempt
-from libs.eventstore.port import Loaded
+from libs.eventstore.port import HeadView, Loaded, Store
 from libs.owner import Done, Item, Owner
 from libs.process import actor
 from libs.telemetry import metrics
 from libs.telemetry.logs import get_logger
 from services.runner.hand import Hand
-from services.runner.leases import Lease, Leases
-from services.runner.worker import Store
 
 LOOK_SECONDS: Final = 3.0
 """How often a runner looks whether its claims still stand. A cancel that another replica heard reaches it so."""
@@ -33,33 +31,37 @@ _log = get_logger("runner.duties")
 class Keeper:
     """Renews what is in hand, all in one statement, and stops what is no longer held."""
 
-    def __init__(self, hand: Hand, store: Store, leases: Leases, settings: Settings) -> None:
+    def __init__(self, hand: Hand, store: Store, settings: Settings) -> None:
         self._hand = hand
         self._store = store
-        self._leases = leases
         self._lease = timedelta(seconds=settings.runner_lease_seconds)
         self._renew_seconds = settings.runner_renew_seconds
 
     async def keeping(self) -> None:
         """Look at every claim in hand for ever, and renew when it is time."""
-        renewed = time.monotonic()
+        renewed = monotonic()
         while True:
             await asyncio.sleep(min(LOOK_SECONDS, self._renew_seconds))
             claims = self._hand.claims()
             if not claims:
                 continue
             try:
-                if time.monotonic() - renewed >= self._renew_seconds:
+                if monotonic() - renewed >= self._renew_seconds:
                     held = await self._store.renew(claims, lease=self._lease)
-                    renewed = time.monotonic()
+                    renewed = monotonic()
                 else:
-                    held = await self._leases.standing(claims)
+                    held = await self._standing(claims)
             except Unavailable as error:
                 _log.warning("cannot look at leases", claims=len(claims), code=error.code)
                 continue
             for attempt_id, claim in claims:
                 if attempt_id not in held:
                     self._hand.abandon(attempt_id, claim, why="its claim is not the current one any more")
+
+    async def _standing(self, claims: Sequence[tuple[UUID, UUID]]) -> frozenset[UUID]:
+        """The attempts of these (attempt, claim) pairs whose claim is still the current one."""
+        heads = await self._store.heads(attempt.CATEGORY.name, [attempt_id for attempt_id, _ in claims])
+        return frozenset(i for i, claim in claims if i in heads and heads[i].claim == claim)
 
 
 class Wakes:
@@ -69,12 +71,10 @@ class Wakes:
         self,
         owner: Owner[attempt.State, attempt.Command],
         store: Store,
-        leases: Leases,
         settings: Settings,
     ) -> None:
         self._owner = owner
         self._store = store
-        self._leases = leases
         self._lost_max = settings.leases_lost_max
 
     async def on_wake(self, category: str, stream_ids: Sequence[UUID]) -> Failures:
@@ -83,15 +83,15 @@ class Wakes:
             return {}
         moves: list[tuple[UUID, int, datetime | None]] = []
         lost: list[Item[attempt.Command]] = []
-        leases = await self._leases.of(stream_ids)
-        started = await self._started([lease.attempt_id for lease in leases if _unheld(lease)])
-        for lease in leases:
-            if _unheld(lease):
-                lost.append(self._lose(lease.attempt_id, started[lease.attempt_id], gate=None))
-            elif lease.claim is not None and lease.ended:
-                lost.append(self._lose(lease.attempt_id, lease.claim, gate=lease.claim))
+        heads = await self._store.heads(category, stream_ids)
+        started = await self._started([attempt_id for attempt_id, head in heads.items() if _unheld(head)])
+        for attempt_id, head in heads.items():
+            if _unheld(head):
+                lost.append(self._lose(attempt_id, started[attempt_id], gate=None))
+            elif head.claim is not None and head.lease_ended:
+                lost.append(self._lose(attempt_id, head.claim, gate=head.claim))
             else:
-                moves.append((lease.attempt_id, lease.version, lease.until if lease.claim else None))
+                moves.append((attempt_id, head.version, head.lease_until if head.claim else None))
         if moves:
             await self._store.move_wakes(attempt.CATEGORY.name, moves)
         results = await self._owner.handle(lost)
@@ -123,9 +123,9 @@ class Wakes:
         )
 
 
-def _unheld(lease: Lease) -> bool:
+def _unheld(head: HeadView) -> bool:
     """Whether a running attempt's head knows no claim: heads that were rebuilt from the history have lost theirs."""
-    return lease.claim is None and lease.state == "running"
+    return head.claim is None and head.state == "running"
 
 
 class RunsEnded:

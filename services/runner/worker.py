@@ -1,20 +1,20 @@
 """Claims ready attempts for free slots and starts them, a batch at a time."""
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from contracts.envelope import Doorbell
 from contracts.errors import MinutebookError, Rejected, Unavailable
 from libs.bus.port import ACK, Bus, Delivered, Disposition, Message
+from libs.clock import monotonic
 from libs.config import Settings
 from libs.domain import attempt
-from libs.eventstore.port import Claimed, Claims, EventStore
+from libs.eventstore.port import Claimed, Store
 from libs.faultpoints import faultpoint
 from libs.ids import mint
 from libs.owner import Done, Item, Owner
@@ -32,10 +32,6 @@ RING_AGAIN_SECONDS: Final = 0.1
 _HAND_BACK: Final = Disposition("nak")
 
 _log = get_logger("runner")
-
-
-class Store(EventStore, Claims, Protocol):
-    """What a runner needs of the event store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +231,7 @@ class Worker:
 
     async def _ring(self) -> None:
         """Tell the other runners that there may be more than this one took."""
-        now = time.monotonic()
+        now = monotonic()
         if now - self._rang < RING_AGAIN_SECONDS:
             return
         self._rang = now

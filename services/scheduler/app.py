@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from uuid import uuid4
 
 from contracts.errors import Unavailable
+from libs.ids import nonce
 from libs.process import Duty, Service, Tools
 from libs.telemetry.logs import get_logger
 from services.scheduler.deliveries import Deliveries
@@ -23,14 +23,15 @@ def build(tools: Tools) -> Service:
     store, bus, settings = tools.store, tools.bus, tools.settings
     age = timedelta(seconds=settings.outbox_age_seconds)
     tick = timedelta(seconds=settings.scheduler_tick_seconds)
-    lease = Lease(store, uuid4(), length=timedelta(seconds=settings.scheduler_lease_seconds))
-    duties = [
+    lease = Lease(store, nonce(), length=timedelta(seconds=settings.scheduler_lease_seconds))
+    duties: list[Duty] = [
         _every(tick, lease, "wakes", Wakes(store, bus).send),
         _every(tick, lease, "sweep", Sweep(store, bus, age=age).publish),
         _every(tick, lease, "deliveries", Deliveries(store, bus, age=age).send),
         _every(max(tick, LOOK_EVERY), lease, "incarnations", Incarnations(store, bus).look),
-        Gauges(tools.pool, lease).keeping,
     ]
+    if tools.pool is not None:
+        duties.append(Gauges(tools.pool, lease).keeping)
     return Service("scheduler", tools, duties, on_stop=[lease.release])
 
 

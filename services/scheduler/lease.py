@@ -1,12 +1,12 @@
 """The scheduler's lease: one replica at a time does the duties."""
 
 import asyncio
-import time
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
 from contracts.errors import Unavailable
+from libs.clock import monotonic
 from libs.eventstore.port import Clockwork
 from libs.telemetry.logs import get_logger
 
@@ -35,7 +35,7 @@ class Lease:
             contracts.errors.Unavailable: the database does not answer, so nobody can say.
         """
         async with self._turn:
-            if self._asked_at is None or time.monotonic() - self._asked_at >= self._pause():
+            if self._asked_at is None or monotonic() - self._asked_at >= self._pause():
                 await self._ask()
             return self._held
 
@@ -54,7 +54,7 @@ class Lease:
         return self._length.total_seconds() / RENEWALS
 
     async def _ask(self) -> None:
-        self._asked_at, before = time.monotonic(), self._held
+        self._asked_at, before = monotonic(), self._held
         self._held = False
         self._held = await self._store.hold_lease(NAME, self._holder, for_=self._length)
         if self._held != before:

@@ -1,9 +1,10 @@
 """What was sent a moment ago, so that a slow owner does not get the same again at every tick."""
 
-import time
 from collections.abc import Callable, Hashable, Iterable
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
+
+from libs.clock import monotonic
 
 RESEND_AFTER: Final = timedelta(seconds=10)
 
@@ -13,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 class Recent(Generic[K]):
     """Remembers keys for a while."""
 
-    def __init__(self, after: timedelta = RESEND_AFTER, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, after: timedelta = RESEND_AFTER, clock: Callable[[], float] = monotonic) -> None:
         self._seconds = after.total_seconds()
         self._clock = clock
         self._sent: dict[K, float] = {}

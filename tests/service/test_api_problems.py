@@ -131,7 +131,7 @@ async def test_a_request_goes_on_in_the_callers_trace(api: World) -> None:
     [request] = [span for span in spans if span.name.startswith("api ")]
     assert request.name == f"api POST {PREFIX}/definitions/{{definition_id}}/runs"
     assert {format(span.context.trace_id, "032x") for span in spans if span.context} == {trace}
-    row = await api.tools.pool.fetchrow(
+    row = await api.tools.require_pool().fetchrow(
         "select metadata::text as metadata from workflow_history where type = 'run.created'"
     )
     assert row is not None

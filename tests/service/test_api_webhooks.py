@@ -41,7 +41,7 @@ async def deliver(
 
 
 async def stored(api: World) -> list[asyncpg.Record]:
-    return list(await api.tools.pool.fetch("select * from deliveries order by received_at"))
+    return list(await api.tools.require_pool().fetch("select * from deliveries order by received_at"))
 
 
 async def test_a_signed_delivery_is_stored_once_and_ingest_is_told(api: World) -> None:

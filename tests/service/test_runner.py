@@ -45,7 +45,6 @@ from libs.postgres import execute
 from libs.telemetry.tracing import recorded
 from services.runner.duties import Keeper, RunsEnded, Wakes
 from services.runner.executors import OUTPUT_BYTES_MAX, EchoExecutor, Executor, Failure, Produced, Scope
-from services.runner.leases import PostgresLeases
 from services.runner.worker import Worker
 
 AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -133,10 +132,9 @@ class Runner:
             executors={executor.name: executor},
             settings=settings,
         )
-        leases = PostgresLeases(pool)
-        self.wakes = Wakes(owner, self.store, leases, settings)
+        self.wakes = Wakes(owner, self.store, settings)
         self.ended = RunsEnded(owner, self.store, self.worker.hand)
-        self.keeper = Keeper(self.worker.hand, self.store, leases, settings)
+        self.keeper = Keeper(self.worker.hand, self.store, settings)
         self._duties: list[asyncio.Task[None]] = []
 
     def start(self, *, keeping: bool = True) -> "Runner":
@@ -318,8 +316,8 @@ async def test_an_attempt_is_claimed_started_executed_and_recorded(shop: Shop) -
     assert started.runner == "runner-0"
     kept = await shop.store.blobs(GROUP, [succeeded.output.digest])
     assert kept[succeeded.output.digest] == canonical({"context": {"number": 1}})
-    (head,) = await PostgresLeases(shop.pool).of([attempt_id])
-    assert (head.state, head.claim, head.until) == ("succeeded", None, None)
+    head = (await shop.store.heads("attempt", [attempt_id]))[attempt_id]
+    assert (head.state, head.claim, head.lease_until) == ("succeeded", None, None)
     (fact,) = (await shop.store.load("attempt", {attempt_id: 2})).streams[attempt_id].events
     assert fact.metadata.correlation == run_id
     assert fact.metadata.traceparent is not None
@@ -470,16 +468,15 @@ async def test_a_claim_that_is_renewed_outlives_its_lease(shop: Shop) -> None:
     executor = GatedExecutor()
     runner = shop.runner(executor).start()
     await shop.wait(attempt_id, "Queued", "Started")
-    leases = PostgresLeases(shop.pool)
-    (before,) = await leases.of([attempt_id])
+    before = (await shop.store.heads("attempt", [attempt_id]))[attempt_id]
 
     await shop.advance(timedelta(seconds=60))
 
     async def renewed() -> None:
-        (lease,) = await leases.of([attempt_id])
-        assert lease.until is not None
-        assert before.until is not None
-        assert lease.until - before.until >= timedelta(seconds=60)
+        lease = (await shop.store.heads("attempt", [attempt_id]))[attempt_id]
+        assert lease.lease_until is not None
+        assert before.lease_until is not None
+        assert lease.lease_until - before.lease_until >= timedelta(seconds=60)
 
     await eventually(renewed)
     assert await runner.wakes.on_wake("attempt", [attempt_id]) == {}
@@ -600,7 +597,7 @@ async def test_the_third_lost_lease_fails_the_attempt(shop: Shop) -> None:
     assert isinstance(failed, AttemptFailed)
     assert failed.failure_class == "connector_unavailable"
     assert await shop.store.waiting() == {}
-    (head,) = await PostgresLeases(shop.pool).of([attempt_id])
+    head = (await shop.store.heads("attempt", [attempt_id]))[attempt_id]
     assert (head.state, head.claim) == ("failed", None)
 
 

@@ -16,6 +16,7 @@ from libs.bus.port import AskHandler, BatchHandler, Bus, Message
 from libs.canonical import blob
 from libs.config import Secrets, Settings
 from libs.domain import attempt
+from libs.eventstore.port import Store
 from libs.eventstore.postgres import PostgresStore
 from libs.ids import mint
 from libs.owner import Item, Owner, Publisher
@@ -134,7 +135,7 @@ class World:
     users: dict[str, UUID] = field(default_factory=dict)
 
     @property
-    def store(self) -> PostgresStore:
+    def store(self) -> Store:
         return self.tools.store
 
     @property

@@ -1,0 +1,105 @@
+"""Reads of head rows, on both adapters."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+from contracts import ids
+from contracts.base import Actor, BlobRef, Event
+from contracts.events.attempt import AttemptQueued
+from contracts.events.definition import DefinitionSynced, EventTrigger
+from contracts.events.run import RunCreated, Trigger, UserRef
+from libs.domain.categories import CATEGORIES
+from libs.domain.core import Birth, Decided
+from libs.eventstore.port import Store
+from libs.owner import Item, Owner, Publisher
+from tests.support.postgres import World
+from tests.support.record import ListeningBus
+
+GROUP, TENANT = uuid4(), uuid4()
+AT = datetime(2026, 3, 2, tzinfo=UTC)
+BLOB = BlobRef(digest="1" * 64, bytes=2)
+
+
+async def write(
+    store: Store, category: str, stream_id: UUID, event: Event, *births: Birth, group: UUID = GROUP
+) -> None:
+    decided = Decided(events=(event,), births=births)
+    owner = Owner(
+        CATEGORIES[category],
+        lambda _command, _state, _now: decided,
+        store=store,
+        publisher=Publisher(ListeningBus(), store),
+        categories=CATEGORIES,
+    )
+    item = Item(stream_id, "write", Actor(kind="system", name="t"), uuid4(), tenant_group=group, tenant=TENANT)
+    (result,) = await owner.handle([item])
+    assert getattr(result, "changed", False), result
+
+
+async def a_run(store: Store, attempts: int) -> tuple[UUID, list[UUID]]:
+    run_id = uuid4()
+    attempt_ids = [ids.attempt(run_id, "a", 1, n) for n in range(1, attempts + 1)]
+    births = [
+        Birth(
+            "attempt",
+            attempt_id,
+            AttemptQueued(
+                at=AT, run_id=run_id, step="a", round=1, number=n, executor="echo", queue="default", request=BLOB
+            ),
+            work_subject="work.echo.default",
+        )
+        for n, attempt_id in enumerate(attempt_ids, 1)
+    ]
+    created = RunCreated(
+        at=AT,
+        definition_id="trial",
+        hash="0" * 64,
+        bundle=BLOB,
+        context={},
+        initiated_by=UserRef(id=uuid4(), email="dana@example.com"),
+        trigger=Trigger(kind="manual"),
+    )
+    await write(store, "run", run_id, created, *births)
+    return run_id, attempt_ids
+
+
+async def test_heads_by_id_and_by_run(world: World) -> None:
+    run_id, attempts = await a_run(world.store, 2)
+    other, _ = await a_run(world.store, 1)
+    heads = await world.store.heads("attempt", [*attempts, uuid4()])
+    assert set(heads) == set(attempts)
+    assert {(h.version, h.state, h.run_id, h.claim) for h in heads.values()} == {(1, "queued", run_id, None)}
+    assert (await world.store.heads("run", [other]))[other].run_id is None
+    of_run = await world.store.heads_of_runs("attempt", [run_id], states={"queued", "running"})
+    assert [head.stream_id for head in of_run] == sorted(attempts)
+    assert not await world.store.heads_of_runs("attempt", [run_id], states={"running"})
+
+
+async def test_a_lease_has_ended_by_the_databases_clock(world: World) -> None:
+    _, (attempt_id,) = await a_run(world.store, 1)
+    (claimed,) = await world.store.claim(None, limit=1, lease=timedelta(seconds=90))
+    head = (await world.store.heads("attempt", [attempt_id]))[attempt_id]
+    assert (head.claim, head.lease_until, head.lease_ended) == (claimed.claim, claimed.lease_until, False)
+    await world.advance(timedelta(seconds=91))
+    assert (await world.store.heads("attempt", [attempt_id]))[attempt_id].lease_ended
+
+
+async def test_workflows_that_a_source_starts(world: World) -> None:
+    trigger = EventTrigger(source="jira", match={"event": "x"}, run_as="w@example.com")
+    synced = DefinitionSynced(
+        at=AT,
+        definition_id="one",
+        name="One",
+        hash="0" * 64,
+        bundle=BLOB,
+        enabled=True,
+        event_triggers=(trigger,),
+        required_context=(),
+    )
+    wanted, disabled, silent, foreign = (uuid4() for _ in range(4))
+    await write(world.store, "definition", wanted, synced)
+    await write(world.store, "definition", disabled, synced.model_copy(update={"enabled": False}))
+    await write(world.store, "definition", silent, synced.model_copy(update={"event_triggers": ()}))
+    await write(world.store, "definition", foreign, synced, group=uuid4())
+    assert await world.store.started_by(GROUP, {"jira", "generic"}) == [wanted]
+    assert await world.store.started_by(GROUP, {"generic"}) == []
