@@ -22,7 +22,7 @@ from libs.bus.declare import answered, restore
 from libs.bus.limits import check_sizes
 from libs.bus.microbatch import MicroBatcher
 from libs.bus.overrun import Overruns, Reading
-from libs.bus.port import AskHandler, BatchHandler, Message
+from libs.bus.port import NOT_CONNECTED, AskHandler, BatchHandler, Message
 from libs.bus.pull import DurablePull
 
 MESSAGE_ID: Final = "Nats-Msg-Id"
@@ -185,7 +185,7 @@ class JetStreamBus:
         except (TimeoutError, nats.errors.Error) as error:
             missing = sum(1 for ack in acks if not ack.done() or ack.cancelled() or ack.exception() is not None)
             raise Unavailable(
-                "bus.unpublished",
+                "bus.unpublished" if self._connected().is_connected else NOT_CONNECTED,
                 f"{missing + len(messages) - len(acks)} of {len(messages)} messages were not acknowledged "
                 f"({type(error).__name__}); publish them again",
             ) from error
@@ -308,12 +308,12 @@ class JetStreamBus:
     def _management(self) -> JetStreamContext:
         """For questions whose answer is worth nothing later: they do not wait for a connection."""
         if not self._connected().is_connected:
-            raise Unavailable("bus.not_connected", f"the bus of {self._name} has no connection now")
+            raise Unavailable(NOT_CONNECTED, f"the bus of {self._name} has no connection now")
         return self._jetstream()
 
     def _connected(self) -> Client:
         if self._client is None or self._client.is_closed:
-            raise Unavailable("bus.not_connected", f"the bus of {self._name} is not started, or was stopped")
+            raise Unavailable(NOT_CONNECTED, f"the bus of {self._name} is not started, or was stopped")
         return self._client
 
     async def _on_error(self, error: Exception) -> None:

@@ -18,7 +18,7 @@ from contracts.errors import Unavailable
 from contracts.subjects import DURABLES, STREAMS, DurableSpec, StreamSpec
 from libs.bus.limits import check_sizes
 from libs.bus.microbatch import MicroBatcher
-from libs.bus.port import AskHandler, BatchHandler, Delivered, Disposition, Message
+from libs.bus.port import NOT_CONNECTED, AskHandler, BatchHandler, Delivered, Disposition, Message
 
 _log = structlog.get_logger(component="bus.memory")
 
@@ -363,7 +363,7 @@ class MemoryBus:
 
     def _check_started(self) -> None:
         if not self._started:
-            raise Unavailable("bus.not_connected", f"the bus of {self._name} is not started, or was stopped")
+            raise Unavailable(NOT_CONNECTED, f"the bus of {self._name} is not started, or was stopped")
 
 
 async def _answered(handler: AskHandler, subject: str, data: bytes, headers: Mapping[str, str]) -> bytes | None:

@@ -38,6 +38,9 @@ class Disposition:
 
 ACK = Disposition("ack")
 
+NOT_CONNECTED = "bus.not_connected"
+"""The code of what fails for want of a connection: the adapter itself tells of that, once."""
+
 BatchHandler = Callable[[Sequence[Delivered]], Awaitable[Sequence[Disposition]]]
 """Handles what has piled up; answers one disposition per message. An exception is mapped by `disposition.of`."""
 

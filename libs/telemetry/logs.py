@@ -59,6 +59,8 @@ def configure(service: str, *, level: str = "info", stream: TextIO | None = None
     root.setLevel(level.upper())
     for library in _QUIET_LIBRARIES:
         logging.getLogger(library).setLevel(logging.WARNING)
+    # It tells every try to reconnect with a traceback; whose pool it is tells once that the database is away.
+    logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
 
 
 def mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from contracts.errors import Unavailable
+from libs.bus.port import NOT_CONNECTED
 from libs.ids import nonce
 from libs.process import Duty, Service, Tools
 from libs.telemetry.logs import get_logger
@@ -46,10 +47,15 @@ def _every(tick: timedelta, lease: Lease, name: str, work: Callable[[], Awaitabl
                     await work()
                 failed = False
             except Unavailable as error:
-                if not failed:
+                if not failed and not _told(error):
                     _log.warning("duty waits", duty=name, code=error.code)
                 failed = True
             await asyncio.sleep(tick.total_seconds())
 
     duty.__name__ = name
     return duty
+
+
+def _told(error: Unavailable) -> bool:
+    """Whether the connection that failed tells of it itself, once for all duties."""
+    return error.code == NOT_CONNECTED or error.code.startswith("postgres.")

@@ -1,0 +1,166 @@
+"""Servers that go away and come back under all seven services: what was open goes on by itself, and nothing twice."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+import asyncpg
+import nats
+import pytest
+from structlog.testing import capture_logs
+
+from libs.bus.declare import declare
+from libs.postgres import migrate
+from minutebook.client import ApiError
+from tests.support.fleet import Fleet, OwnNats, OwnPostgres, found, open_fleet, own_nats, own_postgres
+from tests.support.postgres import Database
+
+SERVICES = frozenset({"planner", "decision", "runner", "effects", "ingest", "scheduler", "api"})
+BEFORE = ("parked", "writing", "running", "queued", "created", "answered")
+"""Runs by where they are when the fault strikes."""
+
+
+@pytest.fixture
+async def bus(tmp_path: Path) -> AsyncIterator[OwnNats]:
+    async with own_nats(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+async def fleet(database: Database, bus: OwnNats, tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with open_fleet(database.app_dsn, database.owner_dsn, bus.url, tmp_path, runner_slots=1) as fleet:
+        yield fleet
+
+
+async def spread(fleet: Fleet) -> None:
+    """Bring a run to every place in which one can be, the last two at the very moment of the return."""
+    for key in ("parked", "writing", "answered"):
+        await fleet.start(key)
+    for key in ("parked", "writing", "answered"):
+        await fleet.waits(key)
+    fleet.target.delay_seconds = 1.5
+    await fleet.approve("writing")
+
+    async def calling() -> bool | None:
+        steps = (await fleet.view("writing")).steps
+        return True if steps[-1].state == "writing" else None
+
+    await found(calling)
+    await fleet.start("running", definition="slow")
+    await fleet.start("queued", definition="slow")
+
+    async def executing() -> bool | None:
+        return True if any(a.state == "running" for a in (await fleet.view("running")).steps[0].attempts) else None
+
+    await found(executing)
+    await fleet.start("created")
+    await fleet.approve("answered")
+
+
+async def finish(fleet: Fleet, *keys: str) -> None:
+    """Answer what asks for it, and see everything completed and written once."""
+    fleet.target.delay_seconds = 0
+    for key in keys:
+        if key not in ("writing", "answered"):
+            await fleet.approve(key)
+    await fleet.completed(*keys)
+    assert fleet.written() == sorted(keys)
+    verification = await fleet.verified()
+    assert verification.ok, verification.differences
+
+
+def said(logs: Sequence[Mapping[str, object]], event: str, by: str) -> Counter[object]:
+    return Counter(log[by] for log in logs if log["event"] == event)
+
+
+async def test_a_bus_that_was_away_is_gone_on_with(fleet: Fleet, bus: OwnNats) -> None:
+    with capture_logs() as logs:
+        await spread(fleet)
+        await bus.kill()
+        assert await fleet.deliver("delivered") == 202
+        with pytest.raises(ApiError) as refused:
+            await fleet.start("refused")
+        assert (refused.value.problem.status, "command_id" in refused.value.problem.model_dump_json()) == (503, True)
+        await bus.start()
+        await fleet.started_by("delivered")
+        await fleet.start("refused")
+        await finish(fleet, *BEFORE, "delivered", "refused")
+    for event in ("bus connection lost, connecting again", "bus connection restored"):
+        assert said(logs, event, "bus") == dict.fromkeys(SERVICES, 1)
+    assert not [log for log in logs if log["log_level"] in ("error", "critical")]
+
+
+async def test_a_bus_that_lost_everything_is_declared_again_and_everything_open_is_woken(
+    fleet: Fleet, bus: OwnNats
+) -> None:
+    with capture_logs() as logs:
+        await spread(fleet)
+        await bus.kill()
+        bus.wipe()
+        assert await fleet.deliver("delivered") == 202
+        await bus.start()
+        await fleet.started_by("delivered")
+        await finish(fleet, *BEFORE, "delivered")
+    assert len([log for log in logs if log["event"] == "streams or durables of the bus were missing"]) == 1
+    assert not [log for log in logs if log["log_level"] in ("error", "critical")]
+
+
+async def test_streams_and_durables_that_were_deleted_are_declared_again(fleet: Fleet, bus: OwnNats) -> None:
+    client = await nats.connect(bus.url)
+    with capture_logs():
+        await spread(fleet)
+        await client.jsm().delete_stream("HISTORY")
+        await client.jsm().delete_consumer("WORK", "runner-work")
+        await client.jsm().delete_consumer("WAKE", "planner-wake")
+        assert await fleet.deliver("delivered") == 202
+        await fleet.started_by("delivered")
+        await finish(fleet, *BEFORE, "delivered")
+        assert await declare(bus.url) == ()
+    await client.close()
+
+
+async def test_connections_to_postgresql_that_are_cut_again_and_again(fleet: Fleet, database: Database) -> None:
+    with capture_logs() as logs:
+        await spread(fleet)
+        connection = await asyncpg.connect(database.owner_dsn)
+        for _ in range(10):
+            await connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and pid <> pg_backend_pid()",
+                database.name,
+            )
+        await connection.close()
+        await finish(fleet, *BEFORE)
+    away, back = said(logs, "PostgreSQL is away, trying again", "service"), said(logs, "PostgreSQL is back", "service")
+    assert away == back
+    assert not [log for log in logs if log["log_level"] in ("error", "critical")]
+
+
+async def test_a_postgresql_that_was_killed_and_started_again(tmp_path: Path, bus: OwnNats) -> None:
+    async with own_postgres(tmp_path) as postgres:
+        await _migrated(postgres)
+        app, owner = postgres.dsn("product", "minutebook_app"), postgres.dsn("product")
+        with capture_logs() as logs:
+            async with open_fleet(app, owner, bus.url, tmp_path, runner_slots=1) as fleet:
+                await spread(fleet)
+                await postgres.kill()
+                with pytest.raises(ApiError) as refused:
+                    await fleet.start("refused")
+                assert refused.value.problem.status == 503
+                assert await fleet.deliver("undelivered") == 503
+                await postgres.start()
+                assert await fleet.deliver("undelivered") == 202
+                await fleet.started_by("undelivered")
+                await fleet.start("refused")
+                await finish(fleet, *BEFORE, "undelivered", "refused")
+        away = said(logs, "PostgreSQL is away, trying again", "service")
+        assert away == said(logs, "PostgreSQL is back", "service")
+        assert set(away.values()) == {1}
+        assert {"scheduler", "runner", "api", "effects"} <= set(away)
+        assert not [log for log in logs if log["log_level"] in ("error", "critical")]
+
+
+async def _migrated(postgres: OwnPostgres) -> None:
+    connection = await asyncpg.connect(postgres.dsn())
+    await connection.execute("create database product")
+    await connection.close()
+    await migrate(postgres.dsn("product"))
