@@ -126,6 +126,7 @@ class Dev:
             eventually("dev is up", dev._is_up)
         except BaseException:
             dev.kill()
+            forget(data_dir)
             raise
         dev.file = json.loads((data_dir / "dev.json").read_text())
         dev._http = httpx.Client(base_url=dev.file["api_url"], timeout=_SECONDS_MAX)
