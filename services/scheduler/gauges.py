@@ -73,7 +73,7 @@ with changed as materialized (
 select was.kind as was, changed.kind as became, count(*) as streams
   from changed left join lateral (
     select {_KIND} as kind from workflow_history e
-     where e.stream_id = changed.stream_id and e.version < changed.first and e.type = any($4)
+     where changed.first > 1 and e.stream_id = changed.stream_id and e.version < changed.first and e.type = any($4)
      order by e.version desc limit 1) was on true
  group by 1, 2"""  # noqa: S608 - our own columns
 
@@ -157,6 +157,8 @@ class Gauges:
         except Unavailable as error:
             _log.info("figures not refreshed", code=error.code)
             self._shown.hide()
+            # What was missed meanwhile may be more than one statement can read; counting anew has no such limit.
+            self._census = None
             return
         self._shown.show(figures)
 
