@@ -190,7 +190,10 @@ def deliver_to_both(fleet: Fleet, jira_key: str) -> str:
 
 def stop_the_runner_of(fleet: Fleet, run_id: str) -> None:
     """A runner that is told to end while it executes what outlasts its time hands it back, and another goes on."""
-    sql = "select payload->>'runner' as runner from workflow_history where type = 'attempt.started' and metadata->>'correlation' = $1"
+    sql = (
+        "select payload->>'runner' as runner from workflow_history"
+        " where type = 'attempt.started' and metadata->>'correlation' = $1"
+    )
 
     def by() -> str | None:
         rows = fleet.dev.query(sql, run_id)
