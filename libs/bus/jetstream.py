@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,6 +14,7 @@ import structlog
 from faststream.nats import NatsBroker, NatsMessage
 from faststream.security import SASLPlaintext
 from nats.aio.client import Client, Server
+from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
 from contracts.errors import Broken, Unavailable
@@ -22,7 +23,7 @@ from libs.bus.declare import answered, restore
 from libs.bus.limits import check_sizes
 from libs.bus.microbatch import MicroBatcher
 from libs.bus.overrun import Overruns, Reading
-from libs.bus.port import NOT_CONNECTED, AskHandler, BatchHandler, Message
+from libs.bus.port import NOT_CONNECTED, AskHandler, BatchHandler, Listener, Message
 from libs.bus.pull import DurablePull
 
 MESSAGE_ID: Final = "Nats-Msg-Id"
@@ -93,6 +94,7 @@ class JetStreamBus:
         self._name = name
         self._settings = settings or JetStreamSettings()
         self._consumptions: list[_Consumption] = []
+        self._listeners: list[tuple[str, Listener]] = []
         self._pulls: list[DurablePull] = []
         self._client: Client | None = None
         self._js: JetStreamContext | None = None
@@ -142,6 +144,10 @@ class JetStreamBus:
             subject, queue=subject, max_workers=self._settings.asks_at_once_max, decoder=_undecoded
         )(on_ask)
 
+    def listen(self, subject: str, listener: Listener) -> None:
+        """See `Bus.listen`."""
+        self._listeners.append((subject, listener))
+
     async def start(self) -> None:
         """See `Bus.start`. A durable that does not exist yet is no error: it is tried again until it does."""
         try:
@@ -155,6 +161,8 @@ class JetStreamBus:
             ) from error
         self._js = self._client.jetstream()
         await self._broker.start()
+        for subject, listener in self._listeners:
+            await self._client.subscribe(subject, cb=_overhearing(listener))
         self._pulls = [
             DurablePull(
                 self._client,
@@ -339,6 +347,16 @@ class JetStreamBus:
     async def _on_closed(self) -> None:
         if not self._stopping and self._client is not None:
             _log.error("bus connection closed by the server, restart this process", bus=self._name)
+
+
+def _overhearing(listener: Listener) -> Callable[[Msg], Awaitable[None]]:
+    async def on_message(msg: Msg) -> None:
+        try:
+            listener(msg.subject, msg.data)
+        except Exception as error:
+            _log.error("listener failed", subject=msg.subject, error=type(error).__name__)
+
+    return on_message
 
 
 async def _undecoded(message: NatsMessage) -> NatsMessage:

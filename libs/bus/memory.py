@@ -18,7 +18,7 @@ from contracts.errors import Unavailable
 from contracts.subjects import DURABLES, STREAMS, DurableSpec, StreamSpec
 from libs.bus.limits import check_sizes
 from libs.bus.microbatch import MicroBatcher
-from libs.bus.port import NOT_CONNECTED, AskHandler, BatchHandler, Delivered, Disposition, Message
+from libs.bus.port import NOT_CONNECTED, AskHandler, BatchHandler, Delivered, Disposition, Listener, Message
 
 _log = structlog.get_logger(component="bus.memory")
 
@@ -152,6 +152,7 @@ class MemoryBroker:
         self._made = itertools.count(1)
         self._consumers: dict[str, list[_Consumer]] = {}
         self._answering: dict[str, deque[tuple[MemoryBus, AskHandler]]] = {}
+        self._listening: list[tuple[MemoryBus, str, Listener]] = []
         self.restore()
 
     def restore(self) -> tuple[str, ...]:
@@ -197,6 +198,9 @@ class MemoryBroker:
         """Store a message once per id within its stream's dedupe window, and hand it to the durables."""
         stream = self._stream_of(message.subject)
         now = asyncio.get_running_loop().time()
+        for bus, pattern, listener in self._listening:
+            if subject_matches(pattern, message.subject):
+                bus.overhear(listener, message)
         seen = self._seen[stream.name]
         while seen and now - next(iter(seen.values())) > stream.dedupe_window.total_seconds():
             seen.popitem(last=False)
@@ -224,6 +228,13 @@ class MemoryBroker:
 
     def answering(self, subject: str, bus: "MemoryBus", handler: AskHandler) -> None:
         self._answering.setdefault(subject, deque()).append((bus, handler))
+
+    def listening(self, subject: str, bus: "MemoryBus", listener: Listener) -> None:
+        self._listening.append((bus, subject, listener))
+
+    def deafen(self, bus: "MemoryBus") -> None:
+        """A bus overhears nothing any more."""
+        self._listening = [each for each in self._listening if each[0] is not bus]
 
     def silence(self, bus: "MemoryBus") -> None:
         """A bus answers nothing any more."""
@@ -257,6 +268,7 @@ class MemoryBus:
         self._name = name
         self._subscribed: list[tuple[DurableSpec, BatchHandler, int]] = []
         self._answers: list[tuple[str, AskHandler]] = []
+        self._listeners: list[tuple[str, Listener]] = []
         self._consumers: list[tuple[DurableSpec, _Consumer]] = []
         self._asks: set[asyncio.Task[bytes | None]] = set()
         self._started = False
@@ -269,6 +281,10 @@ class MemoryBus:
         """See `Bus.answer`."""
         self._answers.append((subject, handler))
 
+    def listen(self, subject: str, listener: Listener) -> None:
+        """See `Bus.listen`."""
+        self._listeners.append((subject, listener))
+
     async def start(self) -> None:
         """See `Bus.start`. There always is a server."""
         self._started = True
@@ -279,6 +295,8 @@ class MemoryBus:
             self._broker.join(durable, consumer)
         for subject, answer in self._answers:
             self._broker.answering(subject, self, answer)
+        for subject, listener in self._listeners:
+            self._broker.listening(subject, self, listener)
 
     async def publish(self, messages: Sequence[Message]) -> None:
         """See `Bus.publish`."""
@@ -308,6 +326,17 @@ class MemoryBus:
         self._asks.add(task)
         task.add_done_callback(self._asks.discard)
         return task
+
+    def overhear(self, listener: Listener, message: Message) -> None:
+        """Tell a listener in the loop's next turn: who publishes does not wait for who overhears."""
+
+        def tell() -> None:
+            try:
+                listener(message.subject, message.data)
+            except Exception as error:
+                _log.error("listener failed", subject=message.subject, error=type(error).__name__)
+
+        asyncio.get_running_loop().call_soon(tell)
 
     async def usable(self) -> bool:
         """See `Bus.usable`."""
@@ -348,12 +377,14 @@ class MemoryBus:
     async def stop(self) -> None:
         """See `Bus.stop`."""
         await self.quiesce()
+        self._broker.deafen(self)
         self._started = False
 
     async def crash(self) -> None:
         """End as `kill -9` ends a process: nothing is settled, replied or handed back."""
         self._started = False
         self._broker.silence(self)
+        self._broker.deafen(self)
         for durable, consumer in self._consumers:
             self._broker.leave(durable, consumer, crashed=True)
         for task in self._asks:

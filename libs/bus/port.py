@@ -47,9 +47,12 @@ BatchHandler = Callable[[Sequence[Delivered]], Awaitable[Sequence[Disposition]]]
 AskHandler = Callable[[str, bytes, Mapping[str, str]], Awaitable[bytes]]
 """Answers an ask: (subject, data, headers) → reply. Never raises: errors are typed replies."""
 
+Listener = Callable[[str, bytes], None]
+"""Overhears (subject, data). Returns at once."""
+
 
 class Bus(Protocol):
-    """One service's connection. `subscribe` and `answer` come before `start`."""
+    """One service's connection. `subscribe`, `answer` and `listen` come before `start`."""
 
     def subscribe(self, durable: DurableSpec, handler: BatchHandler, *, batch_max: int = 200) -> None:
         """Consume a durable that exists; the adapter never creates it.
@@ -61,6 +64,14 @@ class Bus(Protocol):
 
     def answer(self, subject: str, handler: AskHandler) -> None:
         """Answer asks on a subject, in a queue group of its own name, many at a time."""
+        ...
+
+    def listen(self, subject: str, listener: Listener) -> None:
+        """Overhear what is published on a subject, `*` and `>` included, until `stop`.
+
+        Best effort: nothing is kept, acked or repeated, and what is published while the connection is down is never
+        heard. Every bus that listens hears each message.
+        """
         ...
 
     async def start(self) -> None:

@@ -354,6 +354,42 @@ async def test_a_message_larger_than_an_envelope_is_refused_before_anything_is_s
     assert seen.texts == ["c"]
 
 
+async def test_every_bus_overhears_what_it_listens_for_until_it_stops(world: World) -> None:
+    heard: list[list[tuple[str, bytes]]] = [[], []]
+
+    def listening(to: list[tuple[str, bytes]]) -> Bus:
+        bus = world.bus()
+        bus.listen("history.run.*", lambda subject, data: to.append((subject, data)))
+        return bus
+
+    buses = [listening(each) for each in heard]
+    await asyncio.gather(*(bus.start() for bus in buses))
+    publisher = await world.started()
+    await publisher.publish([message("a"), message("other", subject="history.decision.answered"), message("b")])
+    expected = [("history.run.created", b"a"), ("history.run.created", b"b")]
+    await until(lambda: heard == [expected, expected])
+    await buses[0].stop()
+    await publisher.publish([message("c")])
+    await until(lambda: len(heard[1]) == 3)
+    assert heard[0] == expected
+
+
+async def test_a_listener_that_raises_hears_the_next_message(world: World) -> None:
+    heard: list[bytes] = []
+
+    def listener(_subject: str, data: bytes) -> None:
+        heard.append(data)
+        raise ValueError("a bug")
+
+    bus = world.bus()
+    bus.listen("history.run.created", listener)
+    await bus.start()
+    with capture_logs() as logs:
+        await bus.publish([message("a"), message("b")])
+        await until(lambda: len(heard) == 2)
+    assert [log["event"] for log in logs] == ["listener failed"] * 2
+
+
 async def test_asks_are_answered_with_the_bytes_that_the_handler_made(world: World) -> None:
     asked: list[tuple[str, bytes, str]] = []
 

@@ -14,7 +14,7 @@ from contracts.envelope import Owner
 from contracts.events import CATEGORIES
 from contracts.registry import registered
 from contracts.subjects import DURABLES, OWNER_OF, STREAMS, DurableSpec, history, wake
-from libs.bus.port import AskHandler, BatchHandler, Message
+from libs.bus.port import AskHandler, BatchHandler, Listener, Message
 from libs.config import Secrets, Settings
 from libs.domain.categories import CATEGORIES as FOLDED
 from libs.domain.core import never
@@ -53,12 +53,16 @@ class RecordingBus:
 
     durables: list[DurableSpec] = field(default_factory=list)
     asks: list[str] = field(default_factory=list)
+    overheard: list[str] = field(default_factory=list)
 
     def subscribe(self, durable: DurableSpec, handler: BatchHandler, *, batch_max: int = 200) -> None:
         self.durables.append(durable)
 
     def answer(self, subject: str, handler: AskHandler) -> None:
         self.asks.append(subject)
+
+    def listen(self, subject: str, listener: Listener) -> None:
+        self.overheard.append(subject)
 
     async def start(self) -> None:
         raise AssertionError("nothing is started here")
@@ -122,6 +126,10 @@ async def test_every_durable_is_consumed_by_its_service_and_nobody_else(wired: d
         declared = [durable for durable in DURABLES if durable.service == name]
         assert sorted(bus.durables, key=lambda d: d.name) == sorted(declared, key=lambda d: d.name), name
     assert set(wired) == set(get_args(Owner))
+
+
+async def test_what_is_overheard_are_facts_that_there_are(wired: dict[Owner, RecordingBus]) -> None:
+    assert {subject for bus in wired.values() for subject in bus.overheard} <= FACTS
 
 
 def test_a_service_hears_a_subject_by_one_durable() -> None:

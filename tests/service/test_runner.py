@@ -33,7 +33,7 @@ from contracts.events.run import (
 )
 from contracts.requests import AttemptRequest
 from contracts.subjects import DurableSpec
-from libs.bus.port import ACK, AskHandler, BatchHandler, Delivered, Message
+from libs.bus.port import ACK, AskHandler, BatchHandler, Delivered, Listener, Message
 from libs.canonical import blob, canonical
 from libs.config import Settings
 from libs.domain import attempt, run
@@ -62,6 +62,9 @@ class DeafBus:
         return
 
     def answer(self, subject: str, handler: AskHandler) -> None:
+        return
+
+    def listen(self, subject: str, listener: Listener) -> None:
         return
 
     async def start(self) -> None:

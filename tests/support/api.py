@@ -12,7 +12,8 @@ import httpx
 from contracts.base import JsonValue
 from contracts.errors import MinutebookError, Unavailable
 from contracts.subjects import DurableSpec
-from libs.bus.port import AskHandler, BatchHandler, Bus, Message
+from libs.bus.memory import subject_matches
+from libs.bus.port import AskHandler, BatchHandler, Bus, Listener, Message
 from libs.canonical import blob
 from libs.config import Secrets, Settings
 from libs.domain import attempt
@@ -80,12 +81,16 @@ class InProcessBus:
     away: bool = False
     published: list[Message] = field(default_factory=list)
     handlers: dict[str, AskHandler] = field(default_factory=dict)
+    listeners: list[tuple[str, Listener]] = field(default_factory=list)
 
     def subscribe(self, durable: DurableSpec, handler: BatchHandler, *, batch_max: int = 200) -> None:
         """Nothing is delivered here: tests call handlers themselves."""
 
     def answer(self, subject: str, handler: AskHandler) -> None:
         self.handlers[subject] = handler
+
+    def listen(self, subject: str, listener: Listener) -> None:
+        self.listeners.append((subject, listener))
 
     async def start(self) -> None:
         """It is there."""
@@ -94,6 +99,10 @@ class InProcessBus:
         if self.away:
             raise Unavailable("bus.away", "the bus is away")
         self.published += messages
+        for message in messages:
+            for pattern, listener in self.listeners:
+                if subject_matches(pattern, message.subject):
+                    listener(message.subject, message.data)
 
     async def ask(self, subject: str, data: bytes, *, headers: Mapping[str, str], timeout: timedelta) -> bytes:
         if self.away or subject not in self.handlers:

@@ -19,7 +19,7 @@ from contracts.envelope import Address, Envelope, InboundNotice, Wake
 from contracts.envelope import Owner as ServiceName
 from contracts.errors import Unavailable
 from contracts.subjects import DurableSpec
-from libs.bus.port import AskHandler, BatchHandler, Bus, Delivered, Disposition, Message
+from libs.bus.port import AskHandler, BatchHandler, Bus, Delivered, Disposition, Listener, Message
 from libs.canonical import blob
 from libs.config import Secrets, Settings
 from libs.domain.core import Category
@@ -46,6 +46,9 @@ class ListeningBus:
 
     def answer(self, subject: str, handler: AskHandler) -> None:
         self._answers[subject] = handler
+
+    def listen(self, subject: str, listener: Listener) -> None:
+        pass
 
     async def start(self) -> None:
         pass
