@@ -15,8 +15,9 @@ from contracts.errors import Rejected, Unavailable
 from libs.bus.declare import declare
 from libs.config import Secrets, Settings
 from libs.config.settings import variable
+from libs.eventstore.leases import end_all_leases
 from libs.postgres.migrate import migrate
-from libs.postgres.pool import APP_ROLE
+from libs.postgres.pool import APP_ROLE, open_pool
 from libs.process import Service
 from libs.process.tools import open_tools
 from minutebook.client import Client
@@ -122,6 +123,7 @@ class Stack:
         await _create_database(postgres.dsn(database="postgres"))
         self.owner_dsn = postgres.dsn(database=DATABASE)
         await migrate(self.owner_dsn)
+        await _end_leases(self.owner_dsn)
         self._progress("starting nats-server")
         nats = await start_nats(data.path, token=data.secret("nats"))
         self._exit.push_async_callback(nats.stop)
@@ -224,6 +226,15 @@ def _provider_key() -> str:
             "dev.no_provider_key", "--live asks the provider's models: set ANTHROPIC_API_KEY, or leave it out"
         )
     return key
+
+
+async def _end_leases(dsn: str) -> None:
+    """This stack holds its folder alone, so whoever held a lease is dead: its work goes on at once."""
+    pool = await open_pool(dsn, application_name="minutebook dev", connections_max=1)
+    try:
+        await end_all_leases(pool)
+    finally:
+        await pool.close()
 
 
 async def _create_database(dsn: str) -> None:

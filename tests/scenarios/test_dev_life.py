@@ -58,13 +58,7 @@ def steps(run: Any) -> dict[str, Any]:
 
 def test_runs_go_on_where_they_were_when_it_was_killed(data_dir: Path, tmp_path: Path) -> None:
     definitions = slow_definitions(tmp_path / "definitions", seconds=600)
-    # What a killed process held is held for these times: shortened, so that the test need not wait for them.
-    soon = {
-        "MINUTEBOOK_RUNNER_LEASE_SECONDS": "4",
-        "MINUTEBOOK_RUNNER_RENEW_SECONDS": "1",
-        "MINUTEBOOK_SCHEDULER_LEASE_SECONDS": "2",
-    }
-    first = Dev.start(data_dir, "--definitions", definitions, **soon)
+    first = Dev.start(data_dir, "--definitions", definitions)
     try:
         assert first.deliver(story("FERRY-1")).status_code == 202
         story_run = first.started("FERRY-1")
@@ -86,7 +80,7 @@ def test_runs_go_on_where_they_were_when_it_was_killed(data_dir: Path, tmp_path:
     assert gone(servers)
 
     slow_definitions(definitions, seconds=0)
-    with Dev.start(data_dir, "--definitions", definitions, **soon) as second:
+    with Dev.start(data_dir, "--definitions", definitions) as second:
         run = second.ended(slow_run)
         assert (run["state"], run["outcome"]) == ("completed", "succeeded")
         assert steps(run)["quick"] == finished, "a finished step is not run again"

@@ -122,6 +122,8 @@ def _print_run(run: RunView) -> None:
     out.print(table)
     for waiting in run.waiting_for:
         out.print(f"waits for {waiting.role} at {waiting.step}: decision {waiting.decision_id}")
+    if run.waiting_for and run.project_id is None:
+        out.print("filed under no project: only its initiator and administrators see it, whatever role they hold")
     for effect in run.effects:
         out.print(f"{effect.system}.{effect.tool}: {effect.state} {effect.reference or ''}", markup=False)
 
