@@ -258,19 +258,20 @@ class JetStreamBus:
         """See `Bus.overruns`."""
         js, lost = self._management(), set()
         with answered():
-            for durable in self._durables:
+            for stream in self._streams:
                 with suppress(nats.js.errors.NotFoundError):
-                    state = (await js.stream_info(durable.stream)).state
-                    info = await js.consumer_info(durable.stream, durable.name)
-                    reading = Reading(
-                        first=state.first_seq,
-                        last=state.last_seq,
-                        settled_to=info.ack_floor.stream_seq if info.ack_floor else 0,
-                        idle=not info.num_pending and not info.num_ack_pending,
-                        consumed=bool(info.num_waiting),
-                    )
-                    if self._overruns.take(durable.name, reading):
-                        lost.add(durable.name)
+                    state = (await js.stream_info(stream.name)).state
+                    for durable in (d for d in self._durables if d.stream == stream.name):
+                        info = await js.consumer_info(stream.name, durable.name)
+                        reading = Reading(
+                            first=state.first_seq,
+                            last=state.last_seq,
+                            settled_to=info.ack_floor.stream_seq if info.ack_floor else 0,
+                            idle=not info.num_pending and not info.num_ack_pending,
+                            consumed=bool(info.num_waiting),
+                        )
+                        if self._overruns.take(durable.name, reading):
+                            lost.add(durable.name)
         return frozenset(lost)
 
     async def quiesce(self) -> None:
