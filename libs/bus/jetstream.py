@@ -327,8 +327,9 @@ class JetStreamBus:
 
     async def _on_error(self, error: Exception) -> None:
         reason = f"{type(error).__name__}: {_without_secrets(str(error))}"
-        told_by_loss = isinstance(error, (OSError, nats.errors.StaleConnectionError))
-        if self._client is not None and self._client.is_connected and not told_by_loss and reason != self._last_error:
+        # By the loss of the connection, or by the exception that whoever publishes gets.
+        told = isinstance(error, (OSError, nats.errors.StaleConnectionError, nats.js.errors.APIError))
+        if self._client is not None and self._client.is_connected and not told and reason != self._last_error:
             _log.warning("bus error", bus=self._name, reason=reason)
         self._last_error = reason
 

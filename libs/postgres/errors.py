@@ -51,7 +51,11 @@ def translated() -> Iterator[None]:
             ) from None
         raise Unavailable("postgres.disconnected", "the connection to PostgreSQL was closed; try again") from error
     except asyncpg.InternalClientError as error:
-        raise Broken("postgres.driver", f"the driver failed: {type(error).__name__}") from error
+        # The driver trips over a connection that dies under it ("another operation is in progress"). What was sent may
+        # have been carried out, as with every lost connection; called a bug, its message would be dropped for good.
+        raise Unavailable(
+            "postgres.driver", f"the driver gave a connection up ({type(error).__name__}); try again"
+        ) from error
     except OSError as error:
         raise Unavailable(
             "postgres.unreachable",

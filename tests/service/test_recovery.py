@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import asyncpg
 import nats
 import pytest
+from nats.js.api import DiscardPolicy
 from structlog.testing import capture_logs
 
 from libs.bus.declare import declare
@@ -55,6 +57,15 @@ async def spread(fleet: Fleet) -> None:
     await found(executing)
     await fleet.start("created")
     await fleet.approve("answered")
+
+
+async def drafted(fleet: Fleet, key: str) -> None:
+    """Wait until the run's draft is in the record, whether the run was told or not."""
+
+    async def succeeded() -> bool | None:
+        return True if any(a.state == "succeeded" for a in (await fleet.view(key)).steps[0].attempts) else None
+
+    await found(succeeded)
 
 
 async def finish(fleet: Fleet, *keys: str) -> None:
@@ -116,6 +127,26 @@ async def test_streams_and_durables_that_were_deleted_are_declared_again(fleet: 
         await fleet.started_by("delivered")
         await finish(fleet, *BEFORE, "delivered")
         assert await declare(bus.url) == ()
+    await client.close()
+
+
+async def test_a_full_stream_loses_no_fact(fleet: Fleet, bus: OwnNats) -> None:
+    """As a full disk does, it refuses what is published: the outbox has it until there is room."""
+    client = await nats.connect(bus.url)
+    js = client.jetstream()
+    with capture_logs() as logs:
+        full = replace((await js.stream_info("HISTORY")).config, max_msgs=1, discard=DiscardPolicy.NEW)
+        await js.update_stream(full)
+        for key in ("first", "second"):
+            await fleet.start(key)
+            await drafted(fleet, key)
+        assert {(await fleet.view(key)).state for key in fleet.runs} == {"running"}, "the planner was not told"
+        await js.update_stream(replace(full, max_msgs=-1))
+        assert await declare(bus.url) == ("updated stream HISTORY: discard",)
+        await finish(fleet, "first", "second")
+    refused = [log for log in logs if log["event"].startswith("facts are committed but not published")]
+    assert len(refused) == 2, "the planner says it once, and the runner does"
+    assert not [log for log in logs if log["event"] == "bus error"]
     await client.close()
 
 
