@@ -33,6 +33,21 @@ class StartRun(Command):
     project_id: str | None = None
 
 
+class RunToStart(Frozen):
+    run_id: UUID
+    context: JsonObject
+    project_id: str | None = None
+
+
+class StartRuns(Command):
+    """Start many runs of one definition. Each is answered by itself, as if it had been asked alone."""
+
+    subject: ClassVar[str] = "ask.planner.start_runs"
+
+    definition_id: str
+    runs: tuple[RunToStart, ...] = Field(min_length=1, max_length=500)
+
+
 class CancelRun(Command):
     subject: ClassVar[str] = "ask.planner.cancel_run"
 
@@ -83,5 +98,6 @@ class AnswerDecision(Command):
 
 
 COMMANDS: dict[str, type[Command]] = {
-    c.subject: c for c in (StartRun, CancelRun, SuspendRun, ResumeRun, RetryStep, SyncDefinitions, AnswerDecision)
+    c.subject: c
+    for c in (StartRun, StartRuns, CancelRun, SuspendRun, ResumeRun, RetryStep, SyncDefinitions, AnswerDecision)
 }

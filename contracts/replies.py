@@ -41,3 +41,9 @@ class Reply(Frozen, Generic[R]):
 
     result: R | None = None
     problem: Problem | None = None
+
+
+class RunsStarted(Frozen):
+    """Reply of start_runs: one per run that was to start, in order."""
+
+    runs: tuple[Reply[RunChanged], ...]

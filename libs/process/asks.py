@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -14,6 +14,8 @@ from libs.bus.disposition import parse
 from libs.bus.port import Bus
 from libs.eventstore.port import EventStore
 from libs.faultpoints import faultpoint
+from libs.process.dbclock import DatabaseClock
+from libs.process.pile import Pile
 from libs.telemetry import metrics
 from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import span
@@ -24,10 +26,14 @@ R = TypeVar("R", bound=Frozen)
 _log = get_logger("asks")
 
 AskOf = Callable[[Cmd], Awaitable[R]]
+AsksOf = Callable[[Sequence[Cmd]], Awaitable[Sequence[R | MinutebookError]]]
 
 
 def answer(bus: Bus, store: EventStore, command: type[Cmd], handle: AskOf[Cmd, R]) -> None:
-    """Answer one command of the owner. What `handle` raises becomes the reply's problem."""
+    """Answer one command of the owner, each ask by itself. What `handle` raises becomes the reply's problem."""
+    clock = DatabaseClock(store)
+    seconds = metrics.ASK_SECONDS
+    name = command.subject.removeprefix("ask.")
 
     async def on_ask(_subject: str, data: bytes, _headers: Mapping[str, str]) -> bytes:
         began = time.perf_counter()
@@ -35,7 +41,7 @@ def answer(bus: Bus, store: EventStore, command: type[Cmd], handle: AskOf[Cmd, R
         try:
             asked = parse(command, data)
             with span(command.subject, traceparent=asked.traceparent):
-                if await store.now() > asked.deadline:
+                if await clock.now() > asked.deadline:
                     raise Unavailable("ask.late", f"{command.subject} came after its deadline; nothing was done")
                 reply = _reply(result=await handle(asked))
                 faultpoint("ask.handled")
@@ -46,10 +52,26 @@ def answer(bus: Bus, store: EventStore, command: type[Cmd], handle: AskOf[Cmd, R
             problem = Broken("ask.failed", f"{type(error).__name__} while answering {command.subject}")
             reply = _reply(error=problem)
         result = "ok" if problem is None else type(problem).__name__.lower()
-        metrics.ASK_SECONDS.labels(command.subject.removeprefix("ask."), result).observe(time.perf_counter() - began)
+        seconds.labels(name, result).observe(time.perf_counter() - began)
         return reply
 
     bus.answer(command.subject, on_ask)
+
+
+def answer_together(bus: Bus, store: EventStore, command: type[Cmd], handle: AsksOf[Cmd, R]) -> None:
+    """Answer one command of the owner, as many asks at a time as have piled up.
+
+    `handle` answers one result or error per ask, in order; what it raises becomes the problem of all of them.
+    """
+    pile: Pile[Cmd, R] = Pile(handle, name=f"asks on {command.subject}")
+
+    async def together(asked: Cmd) -> R:
+        outcome = await pile.put(asked)
+        if isinstance(outcome, MinutebookError):
+            raise outcome
+        return outcome
+
+    answer(bus, store, command, together)
 
 
 def _reply(*, result: Frozen | None = None, error: MinutebookError | None = None) -> bytes:

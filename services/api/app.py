@@ -5,6 +5,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from libs.process import Tools
+from libs.process.dbclock import DatabaseClock
 from services.api import openapi, problems, reference
 from services.api.auth import Authenticator
 from services.api.door import Door
@@ -13,6 +14,7 @@ from services.api.queries import Queries
 from services.api.routes import ROUTERS, TAGS
 from services.api.server import ApiService
 from services.api.views import Views
+from services.api.waiting import Waiting
 
 
 def build(tools: Tools) -> ApiService:
@@ -22,6 +24,8 @@ def build(tools: Tools) -> ApiService:
         auth=Authenticator(tools.store),
         queries=Queries(tools.require_pool()),
         views=Views(tools.store),
+        waiting=Waiting(tools.bus, tools.store),
+        clock=DatabaseClock(tools.store),
     )
     app = FastAPI(
         title="Minutebook",
@@ -41,4 +45,4 @@ def build(tools: Tools) -> ApiService:
     for router in ROUTERS:
         app.include_router(router)
     app.include_router(reference.router)
-    return ApiService(tools, app)
+    return ApiService(tools, app, door.waiting)

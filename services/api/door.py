@@ -17,11 +17,13 @@ from contracts.errors import Rejected
 from libs.ids import mint
 from libs.process import Tools
 from libs.process.asks import ask
+from libs.process.dbclock import DatabaseClock
 from libs.telemetry.tracing import current_traceparent
 from services.api.auth import Authenticator
 from services.api.bodies import StrictRequest
 from services.api.queries import Queries
 from services.api.views import Views
+from services.api.waiting import Waiting
 
 PREFIX: Final = "/api/public/admin/workflows"
 
@@ -43,10 +45,12 @@ class Door:
     auth: Authenticator
     queries: Queries
     views: Views
+    waiting: Waiting
+    clock: DatabaseClock
 
     async def opening(self, caller: Principal, *, command_id: UUID | None = None) -> dict[str, Any]:
         """The fields that every command begins with. The deadline is by the database's clock, as owners judge it."""
-        now = await self.tools.store.now()
+        now = await self.clock.now()
         return {
             "command_id": command_id or mint(),
             "deadline": now + self._timeout,

@@ -6,6 +6,8 @@ from typing import Annotated, Final
 from fastapi import Header, Query
 from pydantic import AfterValidator, AwareDatetime
 
+from services.api.waiting import WAIT_SECONDS_MAX
+
 PAGE_LIMIT: Final = 50
 PAGE_LIMIT_MAX: Final = 200
 CURSOR_CHARS_MAX: Final = 500
@@ -33,6 +35,14 @@ Cursor = Annotated[
 ]
 Text = Annotated[str, Query(max_length=TEXT_CHARS_MAX, pattern=r"^[^\x00]*$")]
 Moment = Annotated[AwareDatetime, AfterValidator(comparable)]
+Wait = Annotated[
+    float,
+    Query(
+        ge=0,
+        le=WAIT_SECONDS_MAX,
+        description="seconds to wait for the run to end, to be suspended, or to wait for somebody or something",
+    ),
+]
 IdempotencyKey = Annotated[
     str | None,
     Header(

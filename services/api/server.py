@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from contracts.errors import Unavailable
 from libs.process import Service, Tools, http
 from libs.telemetry.logs import get_logger
+from services.api.waiting import Waiting
 
 _log = get_logger("api")
 
@@ -15,8 +16,9 @@ _log = get_logger("api")
 class ApiService(Service):
     """The api with its HTTP server. `app` can also be called without one."""
 
-    def __init__(self, tools: Tools, app: FastAPI) -> None:
-        super().__init__("api", tools)
+    def __init__(self, tools: Tools, app: FastAPI, waiting: Waiting) -> None:
+        super().__init__("api", tools, duties=[waiting.looking])
+        self._waiting = waiting
         self.app = app
         self._settings = tools.settings
         self._running: http.RunningHttp | None = None
@@ -44,6 +46,7 @@ class ApiService(Service):
 
     async def stop(self) -> None:
         """Take no more requests, answer those in hand, then stop as every service does."""
+        self._waiting.close()
         if self._running is not None:
             await self._running.stop()
         await super().stop()

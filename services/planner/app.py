@@ -1,10 +1,10 @@
 """Wiring of the planner."""
 
-from contracts.commands import CancelRun, ResumeRun, RetryStep, StartRun, SuspendRun, SyncDefinitions
+from contracts.commands import CancelRun, ResumeRun, RetryStep, StartRun, StartRuns, SuspendRun, SyncDefinitions
 from contracts.subjects import DURABLES
 from libs.owner import Publisher
 from libs.process import Service, Tools, envelope_handler, wake_handler
-from libs.process.asks import answer
+from libs.process.asks import answer, answer_together
 from services.planner.definitions import Definitions
 from services.planner.runs import Runs
 
@@ -15,7 +15,8 @@ def build(tools: Tools) -> Service:
     runs = Runs(tools.store, publisher)
     definitions = Definitions(tools.store, publisher)
 
-    answer(tools.bus, tools.store, StartRun, runs.start)
+    answer_together(tools.bus, tools.store, StartRun, runs.start)
+    answer(tools.bus, tools.store, StartRuns, runs.start_many)
     answer(tools.bus, tools.store, CancelRun, runs.cancel)
     answer(tools.bus, tools.store, SuspendRun, runs.suspend)
     answer(tools.bus, tools.store, ResumeRun, runs.resume)

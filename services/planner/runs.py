@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Final, cast
 from uuid import UUID
 
-from contracts import ids
 from contracts.base import Event
-from contracts.commands import CancelRun, ResumeRun, RetryStep, StartRun, SuspendRun
+from contracts.commands import CancelRun, Command, ResumeRun, RetryStep, RunToStart, StartRun, StartRuns, SuspendRun
 from contracts.envelope import Address
 from contracts.errors import Broken, MinutebookError, Rejected
 from contracts.events.definition import DefinitionSynced
 from contracts.events.run import RunStepFailed, RunStepRetrying, RunStepSucceeded, Trigger
-from contracts.replies import RunChanged
+from contracts.replies import Reply, RunChanged, RunsStarted
 from libs.domain import run
 from libs.domain.categories import CATEGORIES
 from libs.eventstore.port import EventStore
@@ -20,18 +20,23 @@ from libs.ids import mint
 from libs.owner import Done, Item, Owner, Publisher
 from libs.process import actor
 from libs.telemetry import metrics
+from minutebook.models.states import RunState
+from services.planner.current import CurrentVersions, Key
 from services.planner.evidence import EvidenceReader
 
-PLANS_IN_A_ROW_MAX = 20
+PLANS_IN_A_ROW_MAX: Final = 20
 """How often a run is planned again at once because what it gave birth to existed already."""
+
+DETAIL_CHARS_MAX: Final = 400
+ERRORS_SHOWN_MAX: Final = 3
 
 
 class Runs:
     """The owner of `run`."""
 
     def __init__(self, store: EventStore, publisher: Publisher) -> None:
-        self._store = store
         self._evidence = EvidenceReader(store)
+        self._current = CurrentVersions(store)
         self._owner: Owner[run.State, run.RunCommand] = Owner(
             run.CATEGORY,
             run.decide,
@@ -42,25 +47,14 @@ class Runs:
             observe=_measure,
         )
 
-    async def start(self, ask: StartRun) -> RunChanged:
-        """Start a run by hand; the same run id again answers the same run."""
-        principal = ask.principal
-        stream = ids.definition(principal.tenant_group, ask.definition_id)
-        found = await self._store.events("definition", [stream], tenant_group=principal.tenant_group)
-        current = found[stream][-1].event if stream in found else None
-        if not isinstance(current, DefinitionSynced):
-            raise Rejected("definition.not_found", f"there is no definition {ask.definition_id!r}", status=404)
-        command = run.Create(
-            run_id=ask.run_id,
-            definition_id=ask.definition_id,
-            principal=principal,
-            evidence=run.Evidence(bundle=await self._evidence.bundle(principal.tenant_group, current.bundle)),
-            bundle=current.bundle,
-            context=ask.context,
-            trigger=Trigger(kind="manual"),
-            project_id=ask.project_id,
-        )
-        return await self._ask(ask, command)
+    async def start(self, asks: Sequence[StartRun]) -> Sequence[RunChanged | MinutebookError]:
+        """Start runs by hand; the same run id again answers the same run."""
+        return await self._start([(ask, ask) for ask in asks])
+
+    async def start_many(self, ask: StartRuns) -> RunsStarted:
+        """Start many runs of one definition, each answered by itself."""
+        outcomes = await self._start([(ask, each) for each in ask.runs])
+        return RunsStarted(runs=tuple(_reply(outcome) for outcome in outcomes))
 
     async def cancel(self, ask: CancelRun) -> RunChanged:
         return await self._ask(ask, run.Cancel(principal=ask.principal, reason=ask.reason))
@@ -111,26 +105,62 @@ class Runs:
         endless = Broken("plan.endless", f"still being planned after {PLANS_IN_A_ROW_MAX} plans in a row")
         return failures | dict.fromkeys(todo, endless)
 
-    async def _ask(
-        self, ask: StartRun | CancelRun | SuspendRun | ResumeRun | RetryStep, command: run.RunCommand
-    ) -> RunChanged:
-        item = Item(
-            stream_id=ask.run_id,
-            command=command,
-            actor=ask.principal.actor,
-            causation=ask.command_id,
-            tenant_group=ask.principal.tenant_group,
-            tenant=ask.principal.tenant,
-            traceparent=ask.traceparent,
+    async def _start(
+        self, starts: Sequence[tuple[StartRun | StartRuns, StartRun | RunToStart]]
+    ) -> list[RunChanged | MinutebookError]:
+        """Start each (ask, run of it), all in one append."""
+        current = await self._current.read({_key(ask) for ask, _ in starts})
+        items: dict[int, Item[run.RunCommand]] = {}
+        outcomes: dict[int, RunChanged | MinutebookError] = {}
+        for index, (ask, each) in enumerate(starts):
+            try:
+                command = await self._creation(ask, each, current.get(_key(ask)))
+            except (Rejected, Broken) as error:
+                outcomes[index] = error
+            else:
+                items[index] = _item(ask, each.run_id, command)
+        outcomes.update(zip(items, await self._changed(list(items.values())), strict=True))
+        return [outcomes[index] for index in range(len(starts))]
+
+    async def _creation(
+        self, ask: StartRun | StartRuns, each: StartRun | RunToStart, version: DefinitionSynced | None
+    ) -> run.Create:
+        if version is None:
+            raise Rejected("definition.not_found", f"there is no definition {ask.definition_id!r}", status=404)
+        group = ask.principal.tenant_group
+        return run.Create(
+            run_id=each.run_id,
+            definition_id=ask.definition_id,
+            principal=ask.principal,
+            evidence=run.Evidence(bundle=await self._evidence.bundle(group, version.bundle)),
+            bundle=version.bundle,
+            context=each.context,
+            trigger=Trigger(kind="manual"),
+            project_id=each.project_id,
         )
-        (result,) = await self._owner.handle([item])
-        if isinstance(result, MinutebookError):
-            raise result
-        if result.skipped:
-            await self.plan({ask.run_id: ask.traceparent})
-        return RunChanged.model_validate(
-            {"run_id": ask.run_id, "version": result.version, "state": result.state.status}
-        )
+
+    async def _ask(self, ask: CancelRun | SuspendRun | ResumeRun | RetryStep, command: run.RunCommand) -> RunChanged:
+        (outcome,) = await self._changed([_item(ask, ask.run_id, command)])
+        if isinstance(outcome, MinutebookError):
+            raise outcome
+        return outcome
+
+    async def _changed(self, items: Sequence[Item[run.RunCommand]]) -> list[RunChanged | MinutebookError]:
+        """Carry commands out, and plan on what was skipped."""
+        results = await self._owner.handle(items)
+        skipped = {
+            item.stream_id: item.traceparent
+            for item, result in zip(items, results, strict=True)
+            if isinstance(result, Done) and result.skipped
+        }
+        if skipped:
+            await self.plan(skipped)
+        return [
+            result
+            if isinstance(result, MinutebookError)
+            else RunChanged(run_id=result.stream_id, version=result.version, state=cast(RunState, result.state.status))
+            for result in results
+        ]
 
     async def _prepare(
         self, batch: Sequence[tuple[Item[run.RunCommand], run.State, UUID | None]], _now: datetime
@@ -149,6 +179,31 @@ class Runs:
         for index, read in zip(needing, evidence, strict=True):
             commands[index] = replace(batch[index][0].command, evidence=read)  # type: ignore[arg-type]  # filtered above
         return commands
+
+
+def _item(ask: Command, run_id: UUID, command: run.RunCommand) -> Item[run.RunCommand]:
+    return Item(
+        stream_id=run_id,
+        command=command,
+        actor=ask.principal.actor,
+        causation=ask.command_id,
+        tenant_group=ask.principal.tenant_group,
+        tenant=ask.principal.tenant,
+        traceparent=ask.traceparent,
+    )
+
+
+def _key(ask: StartRun | StartRuns) -> Key:
+    return ask.principal.tenant_group, ask.definition_id
+
+
+def _reply(outcome: RunChanged | MinutebookError) -> Reply[RunChanged]:
+    """One of many answers, of which all together must fit into a message: a problem is told in its first words."""
+    if isinstance(outcome, RunChanged):
+        return Reply(result=outcome)
+    problem = outcome.problem()
+    short = {"detail": problem.detail[:DETAIL_CHARS_MAX], "errors": problem.errors[:ERRORS_SHOWN_MAX]}
+    return Reply(problem=problem.model_copy(update=short))
 
 
 def _measure(before: run.State, facts: Sequence[Event]) -> None:

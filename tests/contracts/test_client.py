@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from libs.process.http import listen
 from libs.process.http import serve as serve_http
 from minutebook.client import PREFIX, ApiError, Client, Unreachable
-from minutebook.models import Problem
+from minutebook.models import Problem, StartRunItem
 from services.api import openapi, problems
 from services.api.routes import ROUTERS
 from services.dev.minimal_instance import minimal_instance
@@ -28,6 +28,10 @@ CALLS: Mapping[str, tuple[Callable[[Client], Any], str]] = {
     "start_run": (
         lambda c: c.start_run("hello", {"name": "Ada"}, project_id="core", idempotency_key="k"),
         "RunChanged",
+    ),
+    "start_runs": (
+        lambda c: c.start_runs("hello", [StartRunItem(context={"name": "Ada"}, idempotency_key="k")]),
+        "RunsStarted",
     ),
     "run": (lambda c: c.run(RUN), "RunView"),
     "runs": (lambda c: c.runs(definition="hello", state="running", project="core"), "RunSummary"),
@@ -47,6 +51,8 @@ CALLS: Mapping[str, tuple[Callable[[Client], Any], str]] = {
 }
 MORE_CALLS: tuple[tuple[Callable[[Client], Any], str], ...] = (
     (lambda c: c.start_run("hello", {}), "RunChanged"),
+    (lambda c: c.start_run("hello", {}, wait=30), "RunChanged"),
+    (lambda c: c.run(RUN, wait=2.5), "RunView"),
     (lambda c: c.operate(RUN, "suspend"), "RunChanged"),
     (lambda c: c.operate(RUN, "resume"), "RunChanged"),
     (lambda c: c.decide(DECISION, "request_changes"), "DecisionAccepted"),

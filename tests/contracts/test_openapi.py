@@ -34,6 +34,7 @@ def test_the_documented_paths_are_there(description: dict[str, Any]) -> None:
     prefix = "/api/public/admin/workflows"
     assert {(method, path) for method, path, _ in operations(description)} == {
         ("POST", f"{prefix}/definitions/{{definition_id}}/runs"),
+        ("POST", f"{prefix}/definitions/{{definition_id}}/runs:batch"),
         ("GET", f"{prefix}/definitions"),
         ("GET", f"{prefix}/definitions/{{definition_id}}"),
         ("PUT", f"{prefix}/definitions"),
@@ -116,7 +117,7 @@ def test_every_reference_leads_somewhere(description: dict[str, Any]) -> None:
 
 
 def test_what_callers_send_has_an_example(description: dict[str, Any]) -> None:
-    for name in ("StartRunRequest", "DecideRequest", "SyncRequest"):
+    for name in ("StartRunRequest", "StartRunItem", "StartRunsRequest", "DecideRequest", "SyncRequest"):
         assert description["components"]["schemas"][name]["examples"]
 
 

@@ -1,14 +1,15 @@
 """Runs."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 
 from contracts import ids
 from contracts.base import Principal
-from contracts.commands import CancelRun, ResumeRun, RetryStep, StartRun, SuspendRun
+from contracts.commands import CancelRun, ResumeRun, RetryStep, RunToStart, StartRun, StartRuns, SuspendRun
 from contracts.replies import RunChanged as Changed
+from contracts.replies import RunsStarted as Started
 from libs.ids import mint
 from minutebook.models import (
     ArtifactView,
@@ -16,13 +17,16 @@ from minutebook.models import (
     Page,
     ReasonRequest,
     RunChanged,
+    RunsStarted,
+    RunStarted,
     RunSummary,
     RunView,
     StartRunRequest,
+    StartRunsRequest,
 )
 from minutebook.models.states import RunState
 from services.api.door import PREFIX, SECURED, Caller, Door, DoorRoute, TheDoor
-from services.api.parameters import PAGE_LIMIT, Cursor, IdempotencyKey, Limit, Moment, Text
+from services.api.parameters import PAGE_LIMIT, Cursor, IdempotencyKey, Limit, Moment, Text, Wait
 from services.api.problems import documented
 from services.api.queries import RunFilter
 
@@ -42,23 +46,54 @@ async def start_run(
     door: TheDoor,
     response: Response,
     idempotency_key: IdempotencyKey = None,
+    wait: Wait = 0.0,
 ) -> RunChanged:
-    """Start a run of the active version. For holders of a manual trigger's role who are members of the project."""
-    run_id, command_id = mint(), None
-    if idempotency_key is not None:
-        key = f"idempotency:{caller.id}:{idempotency_key}"
-        run_id = ids.triggered_run(caller.tenant_group, definition_id, key)
-        command_id = ids.derive("command", run_id, "start")
+    """Start a run of the active version. For holders of a manual trigger's role who are members of the project.
+
+    With `wait` the answer comes once the run has come to rest, or when that time is over; it says how the run stands.
+    """
+    run_id = _run_id(caller, definition_id, idempotency_key)
     command = StartRun(
-        **await door.opening(caller, command_id=command_id),
+        **await door.opening(caller, command_id=None if idempotency_key is None else _command_id(run_id)),
         run_id=run_id,
         definition_id=definition_id,
         context=body.context,
         project_id=body.project_id,
     )
-    changed = _shown(await door.ask(command, Changed))
+    with door.waiting.watch(run_id) as watch:
+        changed = _shown(await door.ask(command, Changed))
+        if wait:
+            standing = await door.waiting.until_settled(watch, wait, state=changed.state)
+            changed = RunChanged(run_id=run_id, state=cast(RunState, standing.state), version=standing.version)
     response.headers["location"] = f"{PREFIX}/runs/{changed.run_id}"
     return changed
+
+
+@router.post("/definitions/{definition_id}/runs:batch", responses=_CHANGE)
+async def start_runs(definition_id: str, body: StartRunsRequest, caller: Caller, door: TheDoor) -> RunsStarted:
+    """Start many runs of the active version. Each is started or refused by itself; the answers are in their order.
+
+    When the reply was lost, send the same request again: items with an idempotency key start no second run.
+    """
+    command = StartRuns(
+        **await door.opening(caller),
+        definition_id=definition_id,
+        runs=tuple(
+            RunToStart(
+                run_id=_run_id(caller, definition_id, item.idempotency_key),
+                context=item.context,
+                project_id=item.project_id,
+            )
+            for item in body.items
+        ),
+    )
+    started = await door.ask(command, Started)
+    return RunsStarted(
+        items=tuple(
+            RunStarted(run=_shown(reply.result) if reply.result else None, problem=reply.problem)
+            for reply in started.runs
+        )
+    )
 
 
 @router.get("/runs", responses=documented(401, 403, 422, 503))
@@ -87,9 +122,15 @@ async def list_runs(
 
 
 @router.get("/runs/{run_id}", responses=_READ)
-async def get_run(run_id: UUID, caller: Caller, door: TheDoor) -> RunView:
-    """A run with its steps, what it waits for, its effects and its cost."""
+async def get_run(run_id: UUID, caller: Caller, door: TheDoor, wait: Wait = 0.0) -> RunView:
+    """A run with its steps, what it waits for, its effects and its cost.
+
+    With `wait` it is read once it has come to rest, or when that time is over.
+    """
     await door.queries.require_run(caller, run_id)
+    if wait:
+        with door.waiting.watch(run_id) as watch:
+            await door.waiting.until_settled(watch, wait)
     return await door.views.run(caller, run_id)
 
 
@@ -141,6 +182,18 @@ async def _change(
     await door.queries.require_run(caller, run_id)
     reason = {} if body.reason is None else {"reason": body.reason}
     return _shown(await door.ask(kind(**await door.opening(caller), run_id=run_id, **reason), Changed))
+
+
+def _run_id(caller: Principal, definition_id: str, idempotency_key: str | None) -> UUID:
+    """A new id, or the one that the caller's key stands for."""
+    if idempotency_key is None:
+        return mint()
+    return ids.triggered_run(caller.tenant_group, definition_id, f"idempotency:{caller.id}:{idempotency_key}")
+
+
+def _command_id(run_id: UUID) -> UUID:
+    """The same start sent again is the same command."""
+    return ids.derive("command", run_id, "start")
 
 
 def _shown(changed: Changed) -> RunChanged:

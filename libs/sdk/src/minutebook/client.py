@@ -1,7 +1,7 @@
 """A client of the HTTP API: typed answers, typed errors."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -22,8 +22,11 @@ from minutebook.models import (
     Page,
     Problem,
     RunChanged,
+    RunsStarted,
     RunSummary,
     RunView,
+    StartRunItem,
+    StartRunsRequest,
     SyncResult,
 )
 from minutebook.models.states import DecisionOutcome
@@ -82,18 +85,31 @@ class Client:
         *,
         project_id: str | None = None,
         idempotency_key: str | None = None,
+        wait: float = 0,
     ) -> RunChanged:
-        """Start a run. The same idempotency key starts one run, however often it is sent."""
+        """Start a run. The same idempotency key starts one run, however often it is sent.
+
+        `wait` is how many seconds (60 at most) to wait for it to end, to be suspended, or to wait for somebody.
+        """
         return await self._call(
             RunChanged,
             "POST",
             f"/definitions/{definition_id}/runs",
             json={"context": context, "project_id": project_id},
             headers={"idempotency-key": idempotency_key} if idempotency_key else None,
+            **_waiting(wait),
         )
 
-    async def run(self, run_id: UUID | str) -> RunView:
-        return await self._call(RunView, "GET", f"/runs/{run_id}")
+    async def start_runs(self, definition_id: str, items: Sequence[StartRunItem]) -> RunsStarted:
+        """Start up to 500 runs of a definition; each is started or refused by itself, and the answers are in order."""
+        request = StartRunsRequest(items=tuple(items))
+        return await self._call(
+            RunsStarted, "POST", f"/definitions/{definition_id}/runs:batch", json=request.model_dump(mode="json")
+        )
+
+    async def run(self, run_id: UUID | str, *, wait: float = 0) -> RunView:
+        """A run; with `wait` once it has ended, is suspended or waits for somebody, or after that many seconds."""
+        return await self._call(RunView, "GET", f"/runs/{run_id}", **_waiting(wait))
 
     def runs(self, **filters: str) -> AsyncIterator[RunSummary]:
         """Every run that the caller sees, newest first; filters are `definition`, `state` and `project`."""
@@ -166,6 +182,11 @@ class Client:
         if response.is_success:
             return model.model_validate_json(response.content)
         raise ApiError(_problem(response))
+
+
+def _waiting(seconds: float) -> dict[str, Any]:
+    """What a request that waits needs: the answer may take that much longer than others."""
+    return {"params": {"wait": seconds}, "timeout": TIMEOUT_SECONDS + seconds} if seconds else {}
 
 
 def _problem(response: httpx.Response) -> Problem:

@@ -62,10 +62,13 @@ def start(
     context_json: Annotated[str | None, typer.Option(help="the whole context as JSON or @FILE")] = None,
     project: Annotated[str | None, typer.Option(help="project that the run is filed under")] = None,
     key: Annotated[str | None, typer.Option(help="idempotency key: the same key starts one run")] = None,
+    wait: Annotated[
+        float, typer.Option(help="seconds to wait for it to end, or to wait for somebody", min=0, max=60)
+    ] = 0,
 ) -> None:
     """Start a run."""
     values = {**(_value(context_json) or {}), **_pairs(context)}
-    changed = call(lambda c: c.start_run(definition, values, project_id=project, idempotency_key=key))
+    changed = call(lambda c: c.start_run(definition, values, project_id=project, idempotency_key=key, wait=wait))
     if not show(changed):
         out.print(f"run {changed.run_id} is {changed.state}")
 

@@ -6,6 +6,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, ConfigDict, Field, JsonValue
 
 from minutebook.models.base import ActorView, JsonObject, Microdollars, Person, Sent, Shown
+from minutebook.models.problem import Problem
 from minutebook.models.states import (
     ArtifactState,
     AttemptState,
@@ -18,6 +19,9 @@ from minutebook.models.states import (
     StepState,
     TriggerKind,
 )
+
+START_RUNS_MAX = 500
+"""Runs that can be started by one request."""
 
 
 class StartRunRequest(Sent):
@@ -35,6 +39,31 @@ class StartRunRequest(Sent):
     )
 
 
+class StartRunItem(StartRunRequest):
+    """One run of many that are started together."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"context": {"jira_key": "CORE-142"}, "idempotency_key": "CORE-142"}]}
+    )
+
+    idempotency_key: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="the same key of the same caller is the same run, however it is started",
+    )
+
+
+class StartRunsRequest(Sent):
+    """Runs of one definition, each of which is started or refused by itself."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"items": [{"context": {"jira_key": "CORE-142"}, "project_id": "core"}]}]}
+    )
+
+    items: tuple[StartRunItem, ...] = Field(min_length=1, max_length=START_RUNS_MAX)
+
+
 class ReasonRequest(Sent):
     """Why, for the record."""
 
@@ -47,6 +76,19 @@ class RunChanged(Shown):
     run_id: UUID
     state: RunState
     version: int
+
+
+class RunStarted(Shown):
+    """What became of one of many starts: exactly one of the two is set."""
+
+    run: RunChanged | None = None
+    problem: Problem | None = None
+
+
+class RunsStarted(Shown):
+    """What became of many starts, in the order in which they were sent."""
+
+    items: tuple[RunStarted, ...]
 
 
 class RunSummary(Shown):
