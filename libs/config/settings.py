@@ -50,9 +50,7 @@ class Settings(BaseSettings):
     runner_renew_seconds: float = Field(default=30.0, gt=0, description="how often a runner renews its leases")
     runner_idle_seconds: float = Field(default=1.0, gt=0, description="how often an idle runner looks for work")
     leases_lost_max: int = Field(default=3, ge=1, description="lost leases after which an attempt fails")
-    anthropic_base_url: str | None = Field(
-        default=None, description="where the Messages API is; none: the provider's"
-    )
+    anthropic_base_url: str | None = Field(default=None, description="where the Messages API is; none: the provider's")
     anthropic_api_key_ref: str = Field(default="anthropic_api_key", description="secret that holds the model's key")
     anthropic_model: str = Field(default="claude-sonnet-5-5", description="model of agent steps that name none")
     model_calls_max: int = Field(default=8, ge=1, description="model calls of one attempt")

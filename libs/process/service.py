@@ -135,15 +135,12 @@ class Service:
         await self._last("close", self._tools.close)
         _log.info("service stopped", service=self.name)
 
-    def abandon(self) -> None:
-        """Cut the database's connections, for a stop that took too long: what they held is rolled back."""
-        self._tools.terminate()
-
     async def _last(self, step: str, work: Duty) -> None:
         try:
             await work()
-        except MinutebookError as error:
-            _log.warning("stopping goes on without a step", service=self.name, step=step, code=error.code)
+        except (MinutebookError, OSError) as error:  # what it talks to is away
+            code = error.code if isinstance(error, MinutebookError) else type(error).__name__
+            _log.warning("stopping goes on without a step", service=self.name, step=step, code=code)
         except Exception as error:
             _log.exception("a step of stopping failed", service=self.name, step=step, error=type(error).__name__)
 

@@ -47,6 +47,11 @@ def run_services(names: Sequence[str]) -> None:
         _log.warning("unknown setting, is it misspelt", variable=name)
     try:
         _run(serve(wanted, settings, Secrets(settings.secrets_dir)))
+    except Exception as error:  # a bug: said like everything else that whoever operates this reads
+        if isinstance(error, typer.Exit):
+            raise
+        _log.exception("the process failed", error=type(error).__name__)
+        raise typer.Exit(Exit.REFUSED) from None
     finally:
         tracing.shutdown()
 

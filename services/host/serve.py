@@ -21,8 +21,9 @@ from libs.telemetry.logs import get_logger
 from minutebook.models.problem import ProblemItem
 from services.host.roster import ANSWERING, BUILDERS
 
+DRAINED: Final = 0
 AT_ONCE: Final = 130
-"""The exit code after a second signal, when nothing is waited for."""
+"""Exit codes: after a drain, though not all of it was done in time, and after a second signal."""
 
 _OPS_DRAIN: Final = timedelta(seconds=1)
 
@@ -30,7 +31,10 @@ _log = get_logger("host")
 
 
 async def serve(names: Sequence[ServiceName], settings: Settings, secrets: Secrets) -> None:
-    """Run the services until a signal, then drain. Returns when they have ended or their time is over.
+    """Run the services until a signal, then drain, and return when they have ended.
+
+    When their time is over the process ends here, with code 0: what still hangs waits for a server that is away, and
+    what it holds comes again.
 
     Raises:
         contracts.errors.Rejected: ``settings.invalid``, every setting that a service refuses.
@@ -50,7 +54,8 @@ async def serve(names: Sequence[ServiceName], settings: Settings, secrets: Secre
         for task in (starting, waiting):
             task.cancel()
         await asyncio.gather(starting, waiting, return_exceptions=True)
-        await host.stop()
+        if not await host.stop() and signalled.is_set():
+            os._exit(DRAINED)
 
 
 class Host:
@@ -76,20 +81,25 @@ class Host:
                 await service.start()
         _log.info("listening", ops_url=self.ops_url, services=list(self._names), **self._api())
 
-    async def stop(self) -> None:
-        """Drain the door and what works by itself, then what the door asks; at the end of the time let all go."""
-        try:
-            async with asyncio.timeout(self._settings.drain_seconds):
-                for answering in (False, True):
-                    stopping = [s for s in self._services if (s.name in ANSWERING) is answering]
-                    await asyncio.gather(*(self._stop(service) for service in stopping))
-        except TimeoutError:
+    async def stop(self) -> bool:
+        """Drain the door and what works by itself, then what the door asks; says whether all ended in time."""
+        ends = asyncio.get_running_loop().time() + self._settings.drain_seconds
+        drained = True
+        for answering in (False, True):
+            stopping = {
+                asyncio.create_task(self._stop(service), name=f"stop {service.name}")
+                for service in self._services
+                if (service.name in ANSWERING) is answering
+            }
+            if stopping:
+                left = max(0.0, ends - asyncio.get_running_loop().time())
+                _, late = await asyncio.wait(stopping, timeout=left)
+                drained = drained and not late
+        if not drained:
             _log.warning("not drained in time, what was in hand comes again", services=list(self._names))
-            for service in self._services:
-                service.abandon()
-        finally:
-            if self._ops is not None:
-                await self._ops.stop()
+        if self._ops is not None:
+            await self._ops.stop()
+        return drained
 
     async def _built(self) -> list[Service]:
         """Build all before any starts, so that everything that is wrong with the settings is said at once."""

@@ -1,6 +1,8 @@
 """docs/configuration.md is what `minutebook serve --settings` prints, and the settings are told as people read them."""
 
+import re
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,9 @@ import pytest
 from contracts.errors import Rejected
 from libs.config import Settings
 from libs.config.settings import unknown, variable
+from minutebook.cli.main import COMMANDS
 from services.host.reference import as_help, as_markdown, rows
+from tests.support.compose import SET
 
 ROOT = Path(__file__).parents[2]
 ADDRESSES = {"MINUTEBOOK_POSTGRES_DSN": "postgresql://u@h/d", "MINUTEBOOK_NATS_URL": "nats://a:4222,nats://b:4222"}
@@ -24,6 +28,18 @@ def read(monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str]) -> Set
 
 def test_the_page_is_what_the_command_prints() -> None:
     assert (ROOT / "docs/configuration.md").read_text() == as_markdown(), "write it: minutebook serve --settings"
+
+
+def test_operations_names_what_there_is() -> None:
+    page = (ROOT / "docs/operations.md").read_text()
+    settings = {variable(name) for name in Settings.model_fields}
+    others = {*SET, "MINUTEBOOK_API_KEY", "MINUTEBOOK_SERVER_ADDRESS"}
+    assert set(re.findall(r"MINUTEBOOK_[A-Z_]+", page)) <= settings | others
+    documented = set(re.findall(r"`(?:minutebook|workflow)_[a-z_]+(?=[`{])", page))
+    known = set(re.findall(r"`(?:minutebook|workflow)_[a-z_]+(?=`)", (ROOT / "docs/telemetry.md").read_text()))
+    assert documented <= known
+    for command in re.findall(r"`minutebook ([a-z]+)", page):
+        assert any(point.name == command for point in entry_points(group=COMMANDS)), command
 
 
 def test_every_setting_has_a_name_a_default_and_a_meaning() -> None:

@@ -19,6 +19,7 @@ from libs.process.tools import open_tools
 from minutebook.cli.session import Exit
 from services.host.roster import ORDER
 from tests.support.host import Served
+from tests.support.nats import NatsServer
 from tests.support.postgres import Database, PostgresServer
 from tests.support.stack import DEFINITIONS, PREFIX, command, eventually
 
@@ -231,6 +232,26 @@ def test_two_signals_end_at_once_and_a_misspelt_setting_is_logged(prepared: dict
         code, seconds = served.ended()
         assert code in (0, 130)
         assert seconds < 5
+
+
+def test_a_drain_ends_in_time_also_when_the_bus_hangs(
+    database: Database, own_nats_server: NatsServer, tmp_path: Path
+) -> None:
+    env = {
+        "MINUTEBOOK_POSTGRES_DSN": database.owner_dsn,
+        "MINUTEBOOK_NATS_URL": own_nats_server.next_url(),
+        "MINUTEBOOK_DRAIN_SECONDS": "2",
+    }
+    printed(run(tmp_path, "migrate", "--json", **env))
+    with Served("planner", "runner", log=tmp_path / "log", env=env) as served:
+        served.up()
+        own_nats_server.freeze()
+        served.signal()
+        code, seconds = served.ended()
+        own_nats_server.thaw()
+    assert code == 0, served.said
+    assert seconds < 4
+    assert "Traceback" not in served.said
 
 
 def test_every_setting_is_in_the_help(tmp_path: Path) -> None:

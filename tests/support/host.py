@@ -48,7 +48,7 @@ class Served:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """Its log, which is JSON outside a terminal."""
-        return [json.loads(line) for line in self.said.splitlines(keepends=True) if line.endswith("\n")]
+        return [json.loads(line) for line in self.said.splitlines(keepends=True) if line.endswith("}\n")]
 
     def up(self) -> dict[str, Any]:
         """Wait until it serves; returns the line in which it says where."""
