@@ -8,6 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
+from contracts.errors import Unavailable
 from libs.eventstore.adapter import UNNAMED, digest_bytes
 from libs.eventstore.arguments import arguments, shape_of
 from libs.eventstore.claims import PostgresClaims
@@ -147,13 +148,19 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
         self._acked.append(token)
 
     async def flush(self) -> None:
-        """Delete the outbox rows that wait for an append to delete them: when idle, and before the pool is closed."""
+        """Delete the outbox rows that wait for an append to delete them: when idle, and before the pool is closed.
+
+        While the database is away they go on waiting, and this asks whether it is back.
+        """
         acked, self._acked = self._acked, []
-        if not acked:
-            return
-        source = "unnest($1::int[], $2::text[]) as token(era, xid)"
         try:
-            await self._execute(forget_sql(source), [t.era for t in acked], [str(t.xid) for t in acked])
+            if acked:
+                source = "unnest($1::int[], $2::text[]) as token(era, xid)"
+                await self._execute(forget_sql(source), [t.era for t in acked], [str(t.xid) for t in acked])
+            elif self._outage.lasting:
+                await self.now()
+        except Unavailable:  # told by `_watched`, once
+            self._acked += acked
         except BaseException:
             self._acked += acked
             raise

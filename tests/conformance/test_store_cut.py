@@ -118,7 +118,8 @@ class ArmsAppends:
 async def test_a_command_whose_reply_was_lost_is_found_done_when_it_comes_again(
     proxy: Proxy, cut_pool: asyncpg.Pool, pool: asyncpg.Pool
 ) -> None:
-    store = ArmsAppends(PostgresStore(cut_pool, service="planner"), proxy)
+    inner = PostgresStore(cut_pool, service="planner")
+    store = ArmsAppends(inner, proxy)
     shell, stream = owner(store), uuid4()
     await shell.handle([item(stream, "start")])
     store.cut_next = True
@@ -127,6 +128,10 @@ async def test_a_command_whose_reply_was_lost_is_found_done_when_it_comes_again(
         assert isinstance(lost, Unavailable)
         assert proxy.cuts == 1
         (again,) = await shell.handle([item(stream, "suspend")])
+        async with asyncio.timeout(10):
+            while len(logs) < 2:
+                await inner.flush()
+                await asyncio.sleep(0.02)
     assert isinstance(again, Done)
     assert (again.changed, again.version, again.state.status) == (False, 3, "suspended")
     lines = [(log["event"], log.get("service")) for log in logs]
