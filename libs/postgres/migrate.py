@@ -13,6 +13,7 @@ import asyncpg
 
 from contracts.errors import Broken, Unavailable
 from libs.postgres.errors import translated
+from libs.postgres.pool import readable
 
 _FOLDER: Final = Path(__file__).parent / "migrations"
 _FILE_NAME: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
@@ -56,10 +57,12 @@ async def migrate(dsn: str) -> int:
 
     Raises:
         contracts.errors.Unavailable: the database does not answer.
+        contracts.errors.Rejected: ``settings.invalid``, the DSN cannot be read.
         contracts.errors.Broken: a migration was refused, or the database has other migrations than this code.
     """
     with translated():
-        connection = await asyncpg.connect(dsn)
+        with readable():
+            connection = await asyncpg.connect(dsn)
         try:
             applied = 0
             for migration in MIGRATIONS:

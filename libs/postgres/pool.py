@@ -65,7 +65,7 @@ async def open_pool(
             reset=_keep,
         )
 
-    with translated(), _readable():
+    with translated(), readable():
         if role is not None:
             try:
                 return await opened({**_ROLE_SETTINGS, "role": role})
@@ -75,7 +75,7 @@ async def open_pool(
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def readable() -> Iterator[None]:
     """The driver quotes a DSN that it cannot read, with the password in it."""
     try:
         yield

@@ -126,6 +126,19 @@ def test_settings_that_are_missing_or_wrong_are_named_all_at_once(tmp_path: Path
         assert "Traceback" not in refused.stderr
 
 
+def test_an_address_that_cannot_be_read_is_not_quoted(tmp_path: Path) -> None:
+    wrong = {"MINUTEBOOK_POSTGRES_DSN": "postgresql://u:s3cret@h:port/d", "MINUTEBOOK_NATS_URL": "nats://127.0.0.1:1"}
+    for args in (["serve", "planner"], ["migrate"]):
+        refused = run(tmp_path, *args, **wrong, MINUTEBOOK_OPS_PORT="0")
+        assert refused.returncode == Exit.USAGE
+        assert "the PostgreSQL DSN cannot be read" in refused.stderr
+        assert "s3cret" not in refused.stderr
+    wrong |= {"MINUTEBOOK_POSTGRES_DSN": "postgresql:///d?host=/nowhere", "MINUTEBOOK_NATS_URL": "nats://s3cret@h:port"}
+    refused = run(tmp_path, "migrate", **wrong)
+    assert refused.returncode == Exit.UNREACHABLE
+    assert "s3cret" not in refused.stderr
+
+
 def test_settings_that_a_service_refuses_are_named_all_at_once(prepared: dict[str, str], tmp_path: Path) -> None:
     wrong = {"MINUTEBOOK_RUNNER_RENEW_SECONDS": "90", "MINUTEBOOK_EFFECT_START_SECONDS": "9000"}
     refused = run(tmp_path, "serve", "runner", "effects", **prepared, **wrong, MINUTEBOOK_OPS_PORT="0")
