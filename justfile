@@ -38,3 +38,7 @@ fmt:
 # Write the versions that are installed now into constraints.txt
 pin:
     {{venv}}/pip freeze --exclude-editable > constraints.txt
+
+# Write the reference of settings
+docs:
+    {{venv}}/minutebook serve --settings > docs/configuration.md
