@@ -9,7 +9,7 @@ from uuid import UUID
 
 from contracts.base import Actor, Event, Metadata
 from contracts.errors import Broken, Conflict, MinutebookError, Rejected, Unavailable
-from libs.domain.core import Category, Decided
+from libs.domain.core import NOTHING, Category, Decided
 from libs.eventstore.port import Append, Appended, BatchResult, BirthRow, EventStore, Loaded
 from libs.faultpoints import faultpoint
 from libs.owner.publisher import Publisher
@@ -64,7 +64,7 @@ class Done(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class _Held(Generic[S]):
-    """A stream as it was last seen."""
+    """A stream as it was last seen. `done` are the commands of callers that wrote facts of it: (who, command)."""
 
     state: S
     version: int = 0
@@ -73,6 +73,7 @@ class _Held(Generic[S]):
     tenant_group: UUID | None = None
     tenant: UUID | None = None
     traceparent: str | None = None
+    done: frozenset[tuple[UUID, UUID]] = frozenset()
 
 
 Result = Done[S] | MinutebookError
@@ -204,10 +205,14 @@ class Owner(Generic[S, C]):
         for (index, item), command in zip(items.items(), commands, strict=True):
             state, group = held[item.stream_id].state, held[item.stream_id].tenant_group
             try:
-                if isinstance(command, MinutebookError):
-                    raise command
                 if group is not None and item.tenant_group is not None and group != item.tenant_group:
                     raise Rejected("stream.not_found", f"there is no such {self._category.name}", status=404)
+                if not held[item.stream_id].done.isdisjoint(_done(item.actor, item.causation)):
+                    # Sent again since its reply was lost. What happened since must not turn it into a conflict.
+                    decided[index] = NOTHING
+                    continue
+                if isinstance(command, MinutebookError):
+                    raise command
                 decided[index] = self._decide(command, state, now)
             except MinutebookError as error:
                 results[index] = error
@@ -245,6 +250,7 @@ class Owner(Generic[S, C]):
                 tenant_group=loaded.tenant_group,
                 tenant=loaded.tenant,
                 traceparent=first,
+                done=before.done.union(*(_done(r.metadata.actor, r.metadata.causation) for r in loaded.events)),
             )
             self._remember(stream_id, known[stream_id])
         return load.now, known
@@ -309,6 +315,7 @@ class Owner(Generic[S, C]):
                         tenant_group=append.metadata.tenant_group,
                         tenant=append.metadata.tenant,
                         traceparent=held.traceparent or append.metadata.traceparent,
+                        done=held.done | _done(append.metadata.actor, append.metadata.causation),
                     ),
                 )
                 results[index] = Done(append.stream_id, fate.version, state, changed=True, skipped=fate.skipped)
@@ -347,6 +354,11 @@ class Owner(Generic[S, C]):
             return None
         wanted = self._category.wake_at(state, now)
         return wanted if wanted is None or wanted > now else now + WAKE_AGAIN
+
+
+def _done(actor: Actor, causation: UUID) -> frozenset[tuple[UUID, UUID]]:
+    """A command of a caller, to be known again when it is sent again. Services repeat themselves by other means."""
+    return frozenset() if actor.id is None else frozenset({(actor.id, causation)})
 
 
 def _denies(loaded: Loaded, held: _Held[Any]) -> bool:
