@@ -51,17 +51,36 @@ class Handlers:
     async def on_wake(self, _category: str, effect_ids: Sequence[UUID]) -> _Failures:
         """A message was lost, or a process: begin what is declared, doubt what nobody reports any more."""
         load = await self._store.load("effect", dict.fromkeys(effect_ids, 0))
-        declared: dict[UUID, int] = {}
+        states = {effect_id: fold(stream) for effect_id, stream in load.streams.items()}
+        armed = await self._armed_since(states)
+        begun: dict[UUID, int] = {}
         items: list[Item[Command]] = []
-        for effect_id, stream in load.streams.items():
-            state = fold(stream)
+        for effect_id, state in states.items():
             if state.status == "declared":
-                declared[effect_id] = 0
+                begun[effect_id] = 0
+            elif effect_id in armed:
+                begun[effect_id] = armed[effect_id]
+                items.append(self._item(effect_id, Rearm(arm=armed[effect_id]), effect_id))
             elif state.status == "pending" and not self._ledger.calling(effect_id):
                 items.append(self._item(effect_id, Expire(), effect_id))
             else:
                 items.append(self._item(effect_id, Look(), effect_id))
-        return {**await self._ledger.begin(declared), **await self._handle(items)}
+        failures = await self._handle(items)
+        ready = {effect_id: arm for effect_id, arm in begun.items() if effect_id not in failures}
+        return {**failures, **await self._ledger.begin(ready)}
+
+    async def _armed_since(self, states: Mapping[UUID, State]) -> Mapping[UUID, int]:
+        """The failed ones of these effects that their run wants tried again, with the arm: nobody else repeats that."""
+        failed = {i: state for i, state in states.items() if state.status == "failed" and state.run_id is not None}
+        if not failed:
+            return {}
+        load = await self._store.load("run", {state.run_id: 0 for state in failed.values() if state.run_id is not None})
+        facts = (recorded.event for stream in load.streams.values() for recorded in stream.events)
+        arms: dict[UUID, int] = {}
+        for event in facts:
+            if isinstance(event, RunStepWriting) and event.effect_id in failed:
+                arms[event.effect_id] = max(event.arm, arms.get(event.effect_id, 0))
+        return {effect_id: arm for effect_id, arm in arms.items() if arm > failed[effect_id].arm}
 
     async def _rearm(self, addresses: Sequence[Address]) -> _Failures:
         """Steps that write: those with an arm were tried before. The first time the effect's own birth begins it."""
