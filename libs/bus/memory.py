@@ -88,8 +88,16 @@ class _Durable:
         for key in list(consumer.held):
             self._later(self.spec.ack_wait, partial(self._come_again, consumer.held.pop(key), held=True))
 
+    def lapse(self, consumer: _Consumer) -> None:
+        """A consumer was silent for ack_wait: what it holds goes to others, and what it says of it counts no more."""
+        for key in list(consumer.held):
+            self._come_again(consumer.held.pop(key), held=True)
+
     def forget(self) -> None:
         """The durable is deleted: nothing of it comes any more."""
+        self.consumers.clear()
+        self._fresh.clear()
+        self._again.clear()
         for timer in self._timers:
             timer.cancel()
 
@@ -225,6 +233,11 @@ class MemoryBroker:
         durable = self._durables.get(spec.name)
         if durable is not None:
             (durable.crash if crashed else durable.leave)(consumer)
+
+    def lapse(self, spec: DurableSpec, consumer: _Consumer) -> None:
+        durable = self._durables.get(spec.name)
+        if durable is not None:
+            durable.lapse(consumer)
 
     def answering(self, subject: str, bus: "MemoryBus", handler: AskHandler) -> None:
         self._answering.setdefault(subject, deque()).append((bus, handler))
@@ -391,6 +404,11 @@ class MemoryBus:
             task.cancel()
         await asyncio.gather(*(consumer.batcher.drain(timedelta(0)) for _, consumer in self._consumers))
         self._consumers.clear()
+
+    def lapse(self) -> None:
+        """Let ack_wait pass for everything in hand, as for a process that is frozen or slow: it is handed out again."""
+        for durable, consumer in self._consumers:
+            self._broker.lapse(durable, consumer)
 
     def _check_started(self) -> None:
         if not self._started:
