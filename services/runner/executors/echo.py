@@ -1,13 +1,21 @@
 """Answers with what it was given and does nothing else: for benchmarks, tests and dry definitions."""
 
+import asyncio
+from typing import Final
+
 from contracts.base import JsonObject
 from contracts.requests import AttemptRequest
 from services.runner.executors.fit import misfits
 from services.runner.executors.port import Failure, Produced, Scope
 
+SECONDS_KEY: Final = "echo_seconds"
+
 
 class EchoExecutor:
-    """Outputs `{"context": <the run's context>}`. No I/O, no model, no cost."""
+    """Outputs `{"context": <the run's context>}`. No I/O, no model, no cost.
+
+    A number in `context.echo_seconds` is how long it takes about it, as a model would.
+    """
 
     name = "echo"
 
@@ -16,6 +24,9 @@ class EchoExecutor:
         misfit = misfits(output, request.output_schema)
         if misfit is not None:
             return Failure("output_invalid", f"the output does not fit its schema: {misfit}")
+        seconds = request.context.get(SECONDS_KEY)
+        if isinstance(seconds, int | float) and seconds > 0:
+            await asyncio.sleep(seconds)
         return Produced(output)
 
     async def close(self) -> None:
