@@ -37,7 +37,6 @@ class Call:
     token: str | None
     tool: ToolDeclaration
     arguments: JsonObject
-    meta: JsonObject
 
     @property
     def timeout(self) -> timedelta:
@@ -53,7 +52,7 @@ class Refusal:
 
 
 class Connectors:
-    """Resolves effects against what their tenant group has declared, at the moment of the call."""
+    """Resolves effects against what their tenant group has declared, just before their calls are announced."""
 
     def __init__(self, store: EventStore, secrets: Secrets) -> None:
         self._store = store
@@ -62,32 +61,34 @@ class Connectors:
     async def resolve(self, tenant_group: UUID, effect: State) -> Call | Refusal:
         """Return the call to make, or why none can be made.
 
-        A server or tool that is not declared, a secret that is missing and a record that does not answer are
-        `connector_unavailable`: mended from outside, then tried again. An owner who is no active user is
-        `missing_data`.
+        A server or tool that is not declared and a secret that is missing are `connector_unavailable`: mended from
+        outside, then tried again. An owner who is no active user is `missing_data`.
+
+        Raises:
+            contracts.errors.Unavailable: the record does not answer; nothing is known.
         """
         assert effect.owner is not None
         assert effect.arguments is not None
+        refusal = await self._judge_owner(tenant_group, effect.owner.id, effect.owner.email)
+        if refusal is not None:
+            return refusal
+        server = await self._server(tenant_group, effect.system)
+        if server is None:
+            return Refusal("connector_unavailable", f"no MCP server {effect.system!r} is declared; sync one")
+        tool = next((tool for tool in server.tools if tool.name == effect.tool), None)
+        if tool is None:
+            return Refusal(
+                "connector_unavailable", f"the MCP server {effect.system!r} declares no tool {effect.tool!r}"
+            )
+        arguments = await self._arguments(tenant_group, effect.arguments)
+        if arguments is None:
+            return Refusal("missing_data", "the arguments are not in the record")
         try:
-            refusal = await self._judge_owner(tenant_group, effect.owner.id, effect.owner.email)
-            if refusal is not None:
-                return refusal
-            server = await self._server(tenant_group, effect.system)
-            if server is None:
-                return Refusal("connector_unavailable", f"no MCP server {effect.system!r} is declared; sync one")
-            tool = next((tool for tool in server.tools if tool.name == effect.tool), None)
-            if tool is None:
-                return Refusal(
-                    "connector_unavailable", f"the MCP server {effect.system!r} declares no tool {effect.tool!r}"
-                )
-            arguments = await self._arguments(tenant_group, effect.arguments)
             url = self._secrets.require(server.url_ref)
             token = self._secrets.require(server.token_ref) if server.token_ref is not None else None
         except Unavailable as error:
             return Refusal("connector_unavailable", error.message)
-        if arguments is None:
-            return Refusal("missing_data", "the arguments are not in the record")
-        return Call(url=url, token=token, tool=tool, arguments=arguments, meta=_meta(effect))
+        return Call(url=url, token=token, tool=tool, arguments=arguments)
 
     async def _judge_owner(self, tenant_group: UUID, user_id: UUID, email: str) -> Refusal | None:
         found = await self._store.events("identity", [user_id], tenant_group=tenant_group)
@@ -108,7 +109,8 @@ class Connectors:
         return value if isinstance(value, dict) else None
 
 
-def _meta(effect: State) -> JsonObject:
+def meta_of(effect: State) -> JsonObject:
+    """What travels beside a call's arguments: the effect's key, for targets that know it again, run and trace."""
     meta: JsonObject = {
         "minutebook/idempotency-key": f"{effect.run_id}:{effect.key}",
         "minutebook/run": str(effect.run_id),

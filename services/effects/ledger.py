@@ -19,7 +19,8 @@ from libs.owner import Item, Owner
 from libs.process import actor
 from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import span
-from services.effects.connectors import Connectors, Refusal, verdict
+from services.effects.connectors import Call as ToCall
+from services.effects.connectors import Connectors, Refusal, meta_of, verdict
 from services.effects.reports import Reports
 
 CALLS_MAX: Final = 64
@@ -43,7 +44,6 @@ class _Current:
 
     effect_id: UUID
     claim: UUID
-    tenant_group: UUID
     traceparent: str | None
     announced_at: float
     sent: bool = False
@@ -116,19 +116,17 @@ class Ledger:
     async def _announce(self, chosen: Mapping[UUID, int]) -> dict[UUID, MinutebookError]:
         """Commit `pending` for those that are still declared, then start their calls."""
         try:
-            load = await self._store.load("effect", dict.fromkeys(chosen, 0))
+            resolved = await self._resolve(chosen)
         except Unavailable as error:
             return dict.fromkeys(chosen, error)
         calls = [
             _Current(
                 effect_id=effect_id,
                 claim=nonce(),
-                tenant_group=stream.tenant_group,
-                traceparent=stream.events[0].metadata.traceparent,
+                traceparent=traceparent,
                 announced_at=monotonic(),  # before the commit: the call starts too early rather than too late
             )
-            for effect_id, stream in load.streams.items()
-            if stream.tenant_group is not None and fold(stream).status == "declared"
+            for effect_id, (_, traceparent) in resolved.items()
         ]
         results = await self._owner.handle(
             [
@@ -144,7 +142,7 @@ class Ledger:
         for call, result in zip(calls, results, strict=True):
             if not isinstance(result, MinutebookError):
                 if result.state.status == "pending" and result.state.claim == call.claim:
-                    self._start(call, self._call(call, result.state))
+                    self._start(call, self._call(call, result.state, resolved[call.effect_id][0]))
             elif result.code == "append.guarded":
                 refused.append(call.effect_id)
             else:
@@ -156,6 +154,20 @@ class Ledger:
         if refused:
             failures.update(await self._stand_back(refused))
         return failures
+
+    async def _resolve(self, chosen: Mapping[UUID, int]) -> dict[UUID, tuple[ToCall | Refusal, str | None]]:
+        """What those that are still declared would call, and their traces: read now, so that nothing that may fail
+        stands between an announcement and its call."""
+        load = await self._store.load("effect", dict.fromkeys(chosen, 0))
+        states = {i: fold(stream) for i, stream in load.streams.items() if stream.tenant_group is not None}
+        return {
+            effect_id: (
+                await self._connectors.resolve(group, state),
+                load.streams[effect_id].events[0].metadata.traceparent,
+            )
+            for effect_id, state in states.items()
+            if state.status == "declared" and (group := load.streams[effect_id].tenant_group) is not None
+        }
 
     async def _stand_back(self, effect_ids: Sequence[UUID]) -> dict[UUID, MinutebookError]:
         """The run does not allow a write now. Over: cancelled for good. Suspended or failed: wait for it, unwatched."""
@@ -198,16 +210,15 @@ class Ledger:
         for effect_id, error in (await self._fill()).items():
             _log.warning("effect not begun", effect_id=str(effect_id), code=error.code)
 
-    async def _call(self, call: _Current, effect: State) -> Command:
+    async def _call(self, call: _Current, effect: State, resolved: ToCall | Refusal) -> Command:
         try:
             with span("effect.call", traceparent=call.traceparent, attributes={"effect.tool": effect.tool}):
-                return await self._make(call, effect)
+                return await self._make(call, effect, resolved)
         except Exception as error:
             _log.exception("call failed in our own code", effect_id=str(call.effect_id))
             return _interrupted(call, f"{type(error).__name__} while calling; see the log")
 
-    async def _make(self, call: _Current, effect: State) -> Command:
-        resolved = await self._connectors.resolve(call.tenant_group, effect)
+    async def _make(self, call: _Current, effect: State, resolved: ToCall | Refusal) -> Command:
         if isinstance(resolved, Refusal):
             return Fail(claim=call.claim, failure_class=resolved.failure_class, message=resolved.message)
         if monotonic() - call.announced_at > self._start_seconds:
@@ -219,7 +230,7 @@ class Ledger:
             token=resolved.token,
             tool=resolved.tool.name,
             arguments=resolved.arguments,
-            meta=resolved.meta,
+            meta=meta_of(effect),
             timeout=resolved.timeout,
         )
         faultpoint("effect.called")

@@ -35,14 +35,14 @@ def build(tools: Tools, executors: Sequence[Executor] | None = None) -> Service:
         executors={executor.name: executor for executor in executors},
         settings=tools.settings,
     )
-    wakes = Wakes(owner, tools.store, tools.settings)
     ended = RunsEnded(owner, tools.store, worker.hand)
+    wakes = Wakes(owner, tools.store, ended, tools.settings)
 
     durables = {durable.name: durable for durable in DURABLES}
     tools.bus.subscribe(durables["runner-work"], worker.on_bell)
     tools.bus.subscribe(durables["runner-history"], envelope_handler(ended.on_facts))
     tools.bus.subscribe(durables["runner-wake"], wake_handler(wakes.on_wake))
-    keeper = Keeper(worker.hand, tools.store, tools.settings)
+    keeper = Keeper(worker.hand, tools.store, ended, tools.settings)
     return Service("runner", tools, duties=[worker.claiming, keeper.keeping], drains=[worker.drain])
 
 

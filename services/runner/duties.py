@@ -1,8 +1,8 @@
 """What a runner does beside executing: keeps its leases, ends those of others, and stops work whose run has ended."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -13,6 +13,7 @@ from contracts.events.run import RunStepQueued
 from libs.clock import monotonic
 from libs.config import Settings
 from libs.domain import attempt
+from libs.domain.lifecycle import ATTEMPT, RUN_OPEN, terminal
 from libs.eventstore.port import HeadView, Loaded, Store
 from libs.owner import Done, Item, Owner
 from libs.process import actor
@@ -25,15 +26,18 @@ LOOK_SECONDS: Final = 3.0
 
 Failures = Mapping[UUID, MinutebookError]
 
+_OPEN: Final = frozenset(ATTEMPT) - terminal(ATTEMPT) - {"absent"}
+
 _log = get_logger("runner.duties")
 
 
 class Keeper:
     """Renews what is in hand, all in one statement, and stops what is no longer held."""
 
-    def __init__(self, hand: Hand, store: Store, settings: Settings) -> None:
+    def __init__(self, hand: Hand, store: Store, ended: "RunsEnded", settings: Settings) -> None:
         self._hand = hand
         self._store = store
+        self._ended = ended
         self._lease = timedelta(seconds=settings.runner_lease_seconds)
         self._renew_seconds = settings.runner_renew_seconds
 
@@ -51,6 +55,7 @@ class Keeper:
                     renewed = monotonic()
                 else:
                     held = await self._standing(claims)
+                await self._ended.look(held)
             except Unavailable as error:
                 _log.warning("cannot look at leases", claims=len(claims), code=error.code)
                 continue
@@ -71,16 +76,19 @@ class Wakes:
         self,
         owner: Owner[attempt.State, attempt.Command],
         store: Store,
+        ended: "RunsEnded",
         settings: Settings,
     ) -> None:
         self._owner = owner
         self._store = store
+        self._ended = ended
         self._lost_max = settings.leases_lost_max
 
     async def on_wake(self, category: str, stream_ids: Sequence[UUID]) -> Failures:
-        """End the leases whose time has passed; a wake that came early or for nothing is moved."""
+        """Cancel what no run needs, end the leases whose time has passed; a wake that came for nothing is moved."""
         if category != attempt.CATEGORY.name:
             return {}
+        failures = await self._ended.look(stream_ids)
         moves: list[tuple[UUID, int, datetime | None]] = []
         lost: list[Item[attempt.Command]] = []
         heads = await self._store.heads(category, stream_ids)
@@ -96,7 +104,7 @@ class Wakes:
             await self._store.move_wakes(attempt.CATEGORY.name, moves)
         results = await self._owner.handle(lost)
         metrics.LEASES_EXPIRED.inc(sum(1 for result in results if isinstance(result, Done) and result.changed))
-        return {
+        return failures | {
             item.stream_id: result
             for item, result in zip(lost, results, strict=True)
             if isinstance(result, MinutebookError)
@@ -143,31 +151,55 @@ class RunsEnded:
         """
         ended = {address.stream_id: address for address in addresses}
         load = await self._store.load("run", dict.fromkeys(ended, 0))
-        items: list[Item[attempt.Command]] = []
-        runs: defaultdict[UUID, list[int]] = defaultdict(list)
-        for run_id, address in ended.items():
-            for attempt_id in _queued_before(load.streams[run_id], address.version):
-                runs[run_id].append(len(items))
-                items.append(
-                    Item(
-                        stream_id=attempt_id,
-                        command=attempt.Cancel(reason=type_.replace("run.", "run ")),
-                        actor=actor("runner"),
-                        causation=run_id,
-                        traceparent=address.traceparent,
-                        release=True,
-                    )
-                )
-        results = await self._owner.handle(items)
+        over = {
+            attempt_id: _End(run_id, type_.replace("run.", "run "), address.traceparent)
+            for run_id, address in ended.items()
+            for attempt_id in _queued_before(load.streams[run_id], address.version)
+        }
+        failures = await self._cancel(over)
+        return {over[attempt_id].run_id: error for attempt_id, error in failures.items()}
+
+    async def look(self, attempt_ids: Collection[UUID]) -> dict[UUID, MinutebookError]:
+        """Cancel those of these attempts whose run is over: what a message that was lost would have said."""
+        heads = await self._store.heads(attempt.CATEGORY.name, attempt_ids)
+        open_ = {i: h.run_id for i, h in heads.items() if h.state in _OPEN and h.run_id is not None}
+        runs = await self._store.heads("run", set(open_.values()))
+        return await self._cancel(
+            {
+                attempt_id: _End(run_id, f"run {runs[run_id].state}", None)
+                for attempt_id, run_id in open_.items()
+                if run_id in runs and runs[run_id].state not in RUN_OPEN
+            }
+        )
+
+    async def _cancel(self, over: Mapping[UUID, "_End"]) -> dict[UUID, MinutebookError]:
+        items: list[Item[attempt.Command]] = [
+            Item(
+                stream_id=attempt_id,
+                command=attempt.Cancel(reason=end.reason),
+                actor=actor("runner"),
+                causation=end.run_id,
+                traceparent=end.traceparent,
+                release=True,
+            )
+            for attempt_id, end in over.items()
+        ]
         failures: dict[UUID, MinutebookError] = {}
-        for run_id, indexes in runs.items():
-            for index in indexes:
-                result = results[index]
-                if isinstance(result, MinutebookError):
-                    failures[run_id] = result
-                elif result.state.status == "cancelled":
-                    self._hand.abandon(result.stream_id, None, why=type_)
+        for attempt_id, result in zip(over, await self._owner.handle(items), strict=True):
+            if isinstance(result, MinutebookError):
+                failures[attempt_id] = result
+            elif result.state.status == "cancelled":
+                self._hand.abandon(attempt_id, None, why=over[attempt_id].reason)
         return failures
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How the run of an attempt ended."""
+
+    run_id: UUID
+    reason: str
+    traceparent: str | None
 
 
 def _queued_before(run: Loaded, version: int) -> list[UUID]:

@@ -38,6 +38,7 @@ OPEN: Final[Mapping[str, frozenset[str]]] = {
     "run": lifecycle.RUN_OPEN,
     "effect": _open(lifecycle.EFFECT),
     "decision": _open(lifecycle.DECISION),
+    "attempt": _open(lifecycle.ATTEMPT),
 }
 """What is woken, in this order."""
 

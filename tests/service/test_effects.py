@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
 
+from contracts.errors import Unavailable
 from contracts.events.effect import EffectPending
 from contracts.events.identity import UserDeactivated
 from contracts.events.run import (
@@ -16,12 +19,14 @@ from contracts.events.run import (
     RunSuspended,
 )
 from libs.domain import effect, identity, run
+from libs.eventstore.port import Store
 from services.dev.http import serve
 from services.dev.sandbox_mcp import Fault, sandbox
+from services.effects.app import build
 from services.effects.ledger import CALLS_MAX
-from tests.support.effects import ARGUMENTS, EMAIL, TOKEN, World, open_world
+from tests.support.effects import ARGUMENTS, EMAIL, TOKEN, World, open_world, secrets
 from tests.support.postgres import Database
-from tests.support.record import eventually
+from tests.support.record import ListeningBus, eventually
 
 
 @pytest.fixture
@@ -128,6 +133,33 @@ async def test_what_a_crash_left_pending_is_in_doubt_once_no_call_can_be_under_w
     assert (await world.record.state(effect.CATEGORY, effect_id)).status == "in_doubt"
     assert world.target.calls() == []
     assert await world.record.store.due("effect", limit=10) == []
+
+
+@dataclass
+class Away:
+    """A store whose database went away between two queries: nothing of `events` is answered."""
+
+    inner: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def events(self, category: str, stream_ids: Any, *, tenant_group: UUID) -> Any:
+        raise Unavailable("postgres.away", "the connection was cut")
+
+
+async def test_a_record_that_is_away_before_the_announcement_leaves_the_effect_declared(world: World) -> None:
+    """An outage of ours is no failure of the connector: the message comes again, and the write is made then."""
+    effect_id = await world.declare(await world.run())
+    bus = ListeningBus()
+    tools = await world.record.tools(bus, secrets=secrets(world.http.url))
+    service = build(replace(tools, store=cast(Store, Away(tools.store))))
+    await service.start()
+    world.exit.push_async_callback(service.stop)
+    (disposition,) = await bus.tell("effects-history", "effect.declared", effect_id)
+    assert disposition.verdict == "nak"
+    assert await world.record.types("effect", effect_id) == ["effect.declared"]
+    assert world.target.calls() == []
 
 
 async def test_a_lost_message_is_made_good_by_the_wake(world: World) -> None:

@@ -135,9 +135,9 @@ class Runner:
             executors={executor.name: executor},
             settings=settings,
         )
-        self.wakes = Wakes(owner, self.store, settings)
         self.ended = RunsEnded(owner, self.store, self.worker.hand)
-        self.keeper = Keeper(self.worker.hand, self.store, settings)
+        self.wakes = Wakes(owner, self.store, self.ended, settings)
+        self.keeper = Keeper(self.worker.hand, self.store, self.ended, settings)
         self._duties: list[asyncio.Task[None]] = []
 
     def start(self, *, keeping: bool = True) -> "Runner":
@@ -648,6 +648,23 @@ async def test_a_cancel_that_another_replica_heard_stops_the_work_too(shop: Shop
 
     await eventually(stopped)
     assert await shop.types(attempt_id) == ["Queued", "Started", "Cancelled"]
+
+
+async def test_a_cancel_whose_message_was_lost_stops_the_work_all_the_same(shop: Shop) -> None:
+    run_id, (running, queued) = await shop.run(2)
+    executor = GatedExecutor()
+    runner = shop.runner(executor, runner_slots=1, runner_renew_seconds=0.2).start()
+    await shop.wait(running, "Queued", "Started")
+    await shop.append_run(run_id, RunCancelled(at=AT, reason="stop"))
+
+    async def stopped() -> None:
+        assert executor.cancelled == [running]
+
+    await eventually(stopped)
+    assert await shop.types(running) == ["Queued", "Started", "Cancelled"]
+    assert await shop.types(queued) == ["Queued"]
+    assert await runner.wakes.on_wake("attempt", [queued]) == {}
+    assert await shop.types(queued) == ["Queued", "Cancelled"]
 
 
 async def test_a_late_message_of_a_runs_end_spares_what_was_queued_after_a_retry(shop: Shop) -> None:
