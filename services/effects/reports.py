@@ -41,7 +41,7 @@ class Reports:
         )
         delay = RETRY_SECONDS_FIRST
         while isinstance(result := await self._submit(item), Unavailable | Conflict):
-            _log.warning("report not recorded yet", effect_id=str(effect_id), code=result.code)
+            _log.debug("report not recorded yet", effect_id=str(effect_id), code=result.code)
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_SECONDS_MAX)
         if isinstance(result, MinutebookError):

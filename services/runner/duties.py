@@ -57,7 +57,7 @@ class Keeper:
                     held = await self._standing(claims)
                 await self._ended.look(held)
             except Unavailable as error:
-                _log.warning("cannot look at leases", claims=len(claims), code=error.code)
+                _log.debug("cannot look at leases", claims=len(claims), code=error.code)
                 continue
             for attempt_id, claim in claims:
                 if attempt_id not in held:

@@ -99,7 +99,7 @@ class Execution:
                     log.warning("report dropped, its claim is not the current one", code=result.code)
                     return
                 case Unavailable() | Conflict():
-                    log.warning("report not recorded yet", code=result.code)
+                    log.debug("report not recorded yet", code=result.code)
                     await asyncio.sleep(delay)
                     delay = min(delay * 2, REPORT_AGAIN_SECONDS_MAX)
                 case _ if isinstance(report, attempt.Succeed):

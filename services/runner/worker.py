@@ -137,7 +137,7 @@ class Worker:
             full = len(claimed) == free
             self._more = full or bool(self._mine(await self._store.waiting()))
         except Unavailable as error:
-            _log.warning("cannot look for work", code=error.code)
+            _log.debug("cannot look for work", code=error.code)
             return
         if full:
             await self._ring()
