@@ -2,8 +2,6 @@
 
 from uuid import UUID
 
-from libs.language.loader import load_folder
-
 from contracts import ids
 from contracts.base import Principal
 from contracts.commands import SyncDefinitions
@@ -13,6 +11,7 @@ from libs.canonical import blob
 from libs.domain import definition
 from libs.domain.access import is_administrator
 from libs.eventstore.port import EventStore
+from libs.language.loader import load_folder
 from libs.language.model import Bundle, Folder, Server, Source
 from libs.owner import Item, Owner, Publisher
 
