@@ -1,6 +1,7 @@
 """Reads of head rows, on both adapters."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 from contracts import ids
@@ -24,7 +25,7 @@ async def write(
     store: Store, category: str, stream_id: UUID, event: Event, *births: Birth, group: UUID = GROUP
 ) -> None:
     decided = Decided(events=(event,), births=births)
-    owner = Owner(
+    owner: Owner[Any, str] = Owner(
         CATEGORIES[category],
         lambda _command, _state, _now: decided,
         store=store,

@@ -18,7 +18,8 @@ from libs.domain.core import Decided, Guard, facts
 from libs.eventstore.port import Claimed, EventStore
 from libs.ids import mint
 from libs.owner import Item, Owner, Publisher
-from services.runner.duties import Wakes
+from services.runner.duties import RunsEnded, Wakes
+from services.runner.hand import Hand
 from tests.conformance.test_store_samples import AT, append, birth, created, queued, started
 from tests.support.metrics import value
 from tests.support.postgres import Database, World
@@ -118,7 +119,8 @@ async def test_a_lease_that_ended_is_counted_once_it_is_recorded(record: Record)
     )
     await owner.handle([_start(claimed)])
     settings = Settings(postgres_dsn=record.database.app_dsn, nats_url="nats://nowhere")
-    wakes = Wakes(owner, record.store, settings)
+    hand = Hand(slots=1, on_free=lambda: None)
+    wakes = Wakes(owner, record.store, RunsEnded(owner, record.store, hand), settings)
 
     before = value("minutebook_leases_expired_total")
     await wakes.on_wake("attempt", [claimed.attempt_id])
