@@ -22,6 +22,14 @@ demo *OPTIONS:
 test *OPTIONS:
     {{venv}}/pytest {{OPTIONS}}
 
+# Play seeds of the simulation: the whole system in one thread, with faults
+sim SEEDS="1000" *OPTIONS:
+    {{venv}}/python -m tests.simulation --seeds {{SEEDS}} {{OPTIONS}}
+
+# Take each guard of the design away in turn, and see that the simulation misses it
+sim-teeth SEEDS="200":
+    {{venv}}/python -m tests.simulation --teeth --seeds {{SEEDS}}
+
 # What can be checked without a server, in under a minute
 check:
     {{venv}}/ruff check .

@@ -1,0 +1,349 @@
+"""Judges what happened by what was promised, and by nothing that the code believes.
+
+It reads the facts as they are written, keeps states of its own, and is told what callers were answered and what
+reached the target. Every sentence that it can break the simulation with is a promise of the product.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from libs.eventstore.memory import Head, MemoryStore
+from libs.eventstore.port import Recorded
+from tests.simulation import tables
+
+WATCHDOG: Final = timedelta(seconds=60)
+CLOCK_MAY_GO_BACK: Final = timedelta(seconds=30)
+CALL_STARTS_WITHIN_SECONDS: Final = 5.0
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    category: str
+    state: str = "-"
+    version: int = 0
+    digest: bytes = b""
+    run_id: UUID | None = None
+    claim: UUID | None = None
+    lost_claims: set[UUID] = field(default_factory=set)
+    shown: str | None = None
+    steps: dict[str, str] = field(default_factory=dict)
+    states: list[str] = field(default_factory=list)
+    pending: int = 0
+    pending_at_seconds: float = 0.0
+    calls: int = 0
+    writes: int = 0
+    key: str = ""
+
+
+class Auditor:
+    """Sees every fact once, in order. `seconds` tells the simulation's time."""
+
+    def __init__(self, store: MemoryStore, seconds: Callable[[], float]) -> None:
+        self._store = store
+        self._seconds = seconds
+        self._read = 0
+        self.streams: dict[UUID, _Stream] = {}
+        self._triggered: set[tuple[UUID, str, str]] = set()
+        self._caused: set[UUID] = set()
+        self._refused: dict[UUID, str] = {}
+        self._accepted: dict[str, str] = {}
+        self._received: set[str] = set()
+        self._started: defaultdict[str, list[str]] = defaultdict(list)
+        self._executed: set[UUID] = set()
+        self._effects: dict[str, UUID] = {}
+
+    # What is written
+
+    def look(self) -> None:
+        """Judge the facts that were written since the last look, and the heads of their streams."""
+        history = self._store.history
+        if self._read == len(history):
+            return
+        changed: dict[UUID, str] = {}
+        while self._read < len(history):
+            recorded = history[self._read]
+            self._read += 1
+            self._take(recorded)
+            changed[recorded.stream_id] = recorded.category
+        for stream_id, category in changed.items():
+            self._judge_head(stream_id, category)
+
+    def _take(self, recorded: Recorded) -> None:
+        stream = self.streams.setdefault(recorded.stream_id, _Stream(recorded.category))
+        where = f"{recorded.type} v{recorded.version} of {recorded.stream_id}"
+        if recorded.version != stream.version + 1:
+            raise Violation(f"the history of a stream has a gap or a double: {where} after v{stream.version}")
+        stream.version, stream.digest = recorded.version, recorded.digest
+        causation = recorded.metadata.causation
+        self._caused.add(causation)
+        if causation in self._refused:
+            raise Violation(f"a command that was refused ({self._refused[causation]}) was done later: {where}")
+        before = stream.state
+        after = tables.state_after(recorded.type, recorded.event)
+        if after is not None:
+            unstarted_lost = recorded.type == "attempt.lease_lost" and before == "queued"
+            if after not in tables.EDGES[stream.category].get(before, frozenset()) and not unstarted_lost:
+                raise Violation(f"no such edge of {stream.category}: {before} -> {after} by {where}")
+            stream.state = after
+        stream.states.append(stream.state)
+        judge = _JUDGES.get(stream.category)
+        if judge is not None:
+            judge(self, stream, recorded, before)
+
+    def _judge_run(self, run: _Stream, recorded: Recorded, _before: str) -> None:
+        event: Any = recorded.event
+        match recorded.type:
+            case "run.created" if event.trigger.key is not None:
+                key = (recorded.metadata.tenant_group, event.definition_id, event.trigger.key)
+                if key in self._triggered:
+                    raise Violation(f"one trigger key started two runs: {key[1]} {key[2]}")
+                self._triggered.add(key)
+                self._started[event.trigger.key.partition(":")[2]].append(event.definition_id)
+            case "run.looped":
+                for step in event.reset:
+                    if step in run.steps:
+                        self._step(run, step, "pending", recorded)
+            case "run.cancelled":
+                for step, state in list(run.steps.items()):
+                    if state in tables.STEP_OPEN:
+                        self._step(run, step, "cancelled", recorded)
+            case type_ if type_ in tables.STEP_AFTER:
+                self._step(run, event.step, tables.STEP_AFTER[type_], recorded)
+
+    @staticmethod
+    def _step(run: _Stream, step: str, after: str, recorded: Recorded) -> None:
+        before = run.steps.get(step, "pending")
+        if after not in tables.STEP.get(before, frozenset()):
+            raise Violation(
+                f"no such edge of a step: {before} -> {after} of {step} by {recorded.type} v{recorded.version}"
+            )
+        run.steps[step] = after
+
+    def _judge_inbound(self, _inbound: _Stream, recorded: Recorded, _before: str) -> None:
+        event: Any = recorded.event
+        if recorded.type == "inbound.received":
+            if event.external_id in self._received:
+                raise Violation(f"one event was recorded twice: {event.external_id}")
+            self._received.add(event.external_id)
+
+    def _judge_attempt(self, attempt: _Stream, recorded: Recorded, before: str) -> None:
+        event: Any = recorded.event
+        where = f"{recorded.type} v{recorded.version} of {recorded.stream_id}"
+        match recorded.type:
+            case "attempt.queued":
+                attempt.run_id = event.run_id
+            case "attempt.started":
+                if event.claim in attempt.lost_claims:
+                    raise Violation(f"a claim whose lease was lost started its attempt: {where}")
+                attempt.claim = event.claim
+            case "attempt.lease_lost":
+                if before == "running" and event.claim != attempt.claim:
+                    raise Violation(f"the lease of another claim was lost: {where}")
+                attempt.lost_claims.add(event.claim)
+            case "attempt.succeeded" | "attempt.failed":
+                if event.claim != attempt.claim and event.claim not in attempt.lost_claims:
+                    raise Violation(f"a report with an old claim was written: {where}")
+                if recorded.type == "attempt.succeeded" and event.claim in attempt.lost_claims:
+                    raise Violation(f"a report came after its lease was lost: {where}")
+
+    def _judge_decision(self, decision: _Stream, recorded: Recorded, _before: str) -> None:
+        event: Any = recorded.event
+        match recorded.type:
+            case "decision.opened":
+                decision.run_id = event.run_id
+                decision.shown = event.artifact.digest if event.artifact else None
+            case "decision.answered":
+                self._must_be_active(decision, "a decision was answered")
+                if (event.artifact.digest if event.artifact else None) != decision.shown:
+                    raise Violation(f"an answer is bound to another artefact than the one shown: {recorded.stream_id}")
+
+    def _judge_effect(self, effect: _Stream, recorded: Recorded, _before: str) -> None:
+        event: Any = recorded.event
+        match recorded.type:
+            case "effect.declared":
+                effect.run_id, effect.key = event.run_id, event.key
+                self._effects[f"{event.run_id}:{event.key}"] = recorded.stream_id
+            case "effect.pending":
+                self._must_be_active(effect, "a call was announced")
+                effect.claim, effect.pending_at_seconds = event.claim, self._seconds()
+                effect.pending += 1
+            case "effect.failed":
+                if effect.writes:
+                    raise Violation(f"an effect that was written is recorded as failed: {effect.key}")
+            case "effect.succeeded":
+                if event.claim != effect.claim:
+                    raise Violation(f"a report of another call was taken: {effect.key}")
+                if effect.writes != 1:
+                    raise Violation(f"an effect is recorded as done that was written {effect.writes} times")
+
+    def _must_be_active(self, stream: _Stream, what: str) -> None:
+        run = self.streams[stream.run_id] if stream.run_id else None
+        if run is None or run.state not in tables.RUN_ACTIVE:
+            raise Violation(f"{what} while its run was {run.state if run else 'absent'}")
+
+    def _judge_head(self, stream_id: UUID, category: str) -> None:
+        stream, head = self.streams[stream_id], self._store.rows[category].get(stream_id)
+        if head is None:
+            raise Violation(f"a {category} stream has no head row: {stream_id}")
+        if (head.version, head.digest) != (stream.version, stream.digest):
+            raise Violation(f"the head row of {category} {stream_id} is not at the end of its stream")
+        if category in tables.EDGES and head.state != stream.state:
+            raise Violation(f"the head row of {category} {stream_id} says {head.state}, the facts {stream.state}")
+        self._judge_wake(category, head)
+
+    def _judge_wake(self, category: str, head: Head) -> None:
+        """Whatever works is looked at by the clock; nothing is parked on a message alone."""
+        limit: timedelta | None = None
+        match category, head.state:
+            case "run", "created" | "running":
+                limit = WATCHDOG
+            case "effect", "declared":
+                limit = WATCHDOG
+            case "effect", "pending":
+                limit = timedelta(seconds=150)
+            case "attempt", "running":
+                limit = timedelta(seconds=90)
+        if limit is None:
+            return
+        if head.wake_at is None:
+            raise Violation(f"a {category} that is {head.state} has nothing to wake it")
+        if head.wake_at > self._store.clock + limit + CLOCK_MAY_GO_BACK:
+            raise Violation(f"a {category} that is {head.state} is looked at no earlier than {head.wake_at}")
+
+    # What callers were told
+
+    def told(self, stream_id: UUID, version: int, state: str) -> None:
+        """A caller was told that its run stands so."""
+        stream = self.streams.get(stream_id)
+        if stream is None or stream.version < version:
+            raise Violation(f"a caller was told of version {version} of {stream_id}, which is not in the history")
+        if stream.states[version - 1] != state:
+            raise Violation(f"a caller was told {state}, the history says {stream.states[version - 1]}")
+
+    def answered(self, decision_id: UUID, command_id: UUID, outcome: str) -> None:
+        """A person was told that this answer counts."""
+        for recorded in self._store.history:
+            if recorded.stream_id == decision_id and recorded.type == "decision.answered":
+                event: Any = recorded.event
+                if event.command_id == command_id and event.outcome == outcome:
+                    return
+                raise Violation(f"two people were told that their answer to {decision_id} counts")
+        raise Violation(f"an answer that was taken is not in the history: {decision_id}")
+
+    def refused(self, command_id: UUID, code: str) -> None:
+        """A caller was told no. What was done because of its command would make that a lie."""
+        if command_id in self._caused:
+            raise Violation(f"a caller was refused ({code}) what it had done: command {command_id}")
+        self._refused[command_id] = code
+
+    def accepted(self, external_id: str, definition_id: str) -> None:
+        """A source was told that its event was taken; it starts this workflow."""
+        self._accepted[external_id] = definition_id
+
+    # What reached the outside
+
+    def executes(self, attempt_id: UUID, claim: UUID) -> None:
+        """An executor begins."""
+        if claim in self._executed:
+            raise Violation(f"one claim was carried out twice: {attempt_id}")
+        self._executed.add(claim)
+        attempt = self.streams[attempt_id]
+        if attempt.claim != claim and claim not in attempt.lost_claims:
+            raise Violation(f"an attempt is carried out under a claim that nothing records: {attempt_id}")
+
+    def called(self, key: str) -> UUID:
+        """A call reaches the target; its effect."""
+        self.look()
+        effect_id = self._effects.get(key)
+        if effect_id is None:
+            raise Violation(f"a call was made that was never declared: {key}")
+        effect = self.streams[effect_id]
+        effect.calls += 1
+        if effect.calls > effect.pending:
+            raise Violation(f"a call was made that was not announced: {key}")
+        if effect.state not in {"pending", "in_doubt"}:
+            raise Violation(f"a call was made while its effect was {effect.state}: {key}")
+        late = self._seconds() - effect.pending_at_seconds
+        if late > CALL_STARTS_WITHIN_SECONDS:
+            raise Violation(f"a call was made {late:.1f} s after it was announced: {key}")
+        return effect_id
+
+    def written(self, effect_id: UUID) -> None:
+        """The target did what it was asked."""
+        effect = self.streams[effect_id]
+        effect.writes += 1
+        if effect.writes > 1:
+            raise Violation(f"done twice in the outside world: {effect.key}")
+
+    # How it ends
+
+    def unsettled(self) -> list[str]:
+        """What still has to happen by itself. Empty: everything waits for a person, or is over."""
+        open_: dict[UUID, int] = defaultdict(int)
+        found: list[str] = []
+        for stream_id, stream in self.streams.items():
+            run = self.streams.get(stream.run_id) if stream.run_id else None
+            run_state = run.state if run else ""
+            match stream.category, stream.state:
+                case "run", "created" | "running":
+                    found.append(f"run {stream_id} is {stream.state}, steps {stream.steps}")
+                case "attempt", "running":
+                    found.append(f"attempt {stream_id} is running, its run {run_state}")
+                case "attempt", "queued" if run_state in tables.RUN_ACTIVE:
+                    found.append(f"attempt {stream_id} is queued, its run {run_state}")
+                case "effect", "pending":
+                    found.append(f"effect {stream_id} is pending, its run {run_state}")
+                case "effect", "declared" if run_state in tables.RUN_ACTIVE | {"cancelled", "completed"}:
+                    found.append(f"effect {stream_id} is declared, its run {run_state}")
+                case "decision", "open" if run_state in tables.RUN_OVER:
+                    found.append(f"decision {stream_id} is open, its run {run_state}")
+                case "decision", "open" if stream.run_id is not None:
+                    open_[stream.run_id] += 1
+        for stream_id, stream in self.streams.items():
+            if stream.category == "run" and stream.state == "waiting_decision":
+                asked = open_[stream_id]
+                found.append(f"run {stream_id} waits for a decision, {asked} are open, steps {stream.steps}")
+        lost = sorted(self._accepted.keys() - self._received)
+        found += [f"event {external_id} was accepted and is not recorded" for external_id in lost]
+        for category, rows in self._store.rows.items():
+            for stream_id, head in rows.items():
+                if head.wake_at is not None and head.wake_at <= self._store.clock - WATCHDOG:
+                    found.append(f"{category} {stream_id} has been due since {head.wake_at}")
+        return found
+
+    def close(self, fold: Callable[[str, tuple[Recorded, ...]], tuple[str, Mapping[str, Any]]]) -> None:
+        """Everything is settled: the last checks. `fold` is the product's own: (state, columns) of a stream."""
+        self.look()
+        for external_id, definition_id in self._accepted.items():
+            if self._started[external_id] != [definition_id]:
+                raise Violation(f"event {external_id} for {definition_id} started {self._started[external_id]}")
+        by_stream: defaultdict[UUID, list[Recorded]] = defaultdict(list)
+        for recorded in self._store.history:
+            by_stream[recorded.stream_id].append(recorded)
+        for stream_id, facts in by_stream.items():
+            head = self._store.rows[facts[0].category][stream_id]
+            state, columns = fold(facts[0].category, tuple(facts))
+            if (head.state, dict(head.columns)) != (state, dict(columns)):
+                raise Violation(f"the head row of {facts[0].category} {stream_id} is not what its facts add up to")
+        for effect in self.streams.values():
+            if effect.category == "effect" and effect.writes != (effect.state == "succeeded"):
+                if effect.state == "in_doubt" and effect.writes <= 1:
+                    continue
+                raise Violation(f"effect {effect.key} is {effect.state} and was written {effect.writes} times")
+
+
+_JUDGES: Final[Mapping[str, Callable[[Auditor, _Stream, Recorded, str], None]]] = {
+    "run": Auditor._judge_run,
+    "attempt": Auditor._judge_attempt,
+    "decision": Auditor._judge_decision,
+    "effect": Auditor._judge_effect,
+    "inbound": Auditor._judge_inbound,
+}

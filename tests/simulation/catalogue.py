@@ -1,0 +1,129 @@
+"""The workflows that are simulated: the shipped ones, and small ones that reach every kind of step cheaply."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+_SHIPPED: Final = Path(__file__).parents[2] / "definitions"
+
+_TRIGGERS: Final = """
+  triggers:
+    - { kind: manual, roles: [developer] }
+    - { kind: event, source: generic, match: { event: filed, flow: %s } }
+  run_as: workflows@example.com
+  roles:
+    lead: { roles: [lead] }
+"""
+
+_NOTE: Final = """
+  stages:
+    - key: only
+      steps:
+        - { key: plan, kind: agent, agent: echo, prompt: prompts/do.md }
+        - { key: review, kind: decision, role: lead, artifact: plan }
+        - key: file
+          kind: write
+          system: github
+          tool: create_pull_request
+          requires_decision: review
+          args_from: plan.output.request
+          effect_key: "note:{{context.key}}"
+  on_failure: { default: suspend, connector_unavailable: retry_backoff, timeout: retry_backoff }
+"""
+
+_FAN: Final = """
+  stages:
+    - key: build
+      steps:
+        - key: build
+          kind: parallel
+          join: all
+          parallel:
+            - { key: left, agent: echo, prompt: prompts/do.md }
+            - { key: right, agent: echo, prompt: prompts/do.md }
+    - key: release
+      steps:
+        - { key: approval, kind: decision, role: lead, artifact: build, on: { request_changes: build } }
+        - key: file
+          kind: write
+          system: github
+          tool: create_pull_request
+          requires_decision: approval
+          args: { title: "{{context.key}}" }
+          effect_key: "fan:{{context.key}}"
+  on_failure: { default: fail, connector_unavailable: retry_backoff }
+"""
+
+_LOOPS: Final = """
+  stages:
+    - key: only
+      steps:
+        - { key: draft, kind: agent, agent: echo, prompt: prompts/do.md }
+        - key: check
+          kind: agent
+          agent: echo
+          prompt: prompts/do.md
+          gate: score == 0
+          loop_to: draft
+          loop_max: 2
+  limits: { max_attempts: 2 }
+  on_failure: { default: retry_backoff, gate_failed: fail }
+"""
+
+_TWICE: Final = """
+  stages:
+    - key: first
+      steps:
+        - { key: plan, kind: agent, agent: echo, prompt: prompts/do.md }
+        - { key: go, kind: decision, role: lead, artifact: plan }
+        - key: file
+          kind: write
+          system: github
+          tool: create_pull_request
+          requires_decision: go
+          args: { title: "{{context.key}}" }
+          effect_key: "twice:{{context.key}}"
+    - key: second
+      steps:
+        - key: file_again
+          kind: write
+          system: github
+          tool: create_pull_request
+          requires_decision: go
+          args: { title: "{{context.key}}" }
+          effect_key: "twice:{{context.key}}"
+        - { key: good, kind: decision, role: lead, artifact: plan, on: { request_changes: plan } }
+  on_failure: { default: retry_backoff }
+"""
+
+SMALL: Final[Mapping[str, str]] = {"note": _NOTE, "fan": _FAN, "loops": _LOOPS, "twice": _TWICE}
+"""Workflows made for the simulation: id → what follows their triggers."""
+
+TRIGGERED_BY: Final = "generic"
+"""The source whose event `filed` starts each of them, by its key `flow`."""
+
+
+def files() -> dict[str, str]:
+    """The definitions folder that is synced."""
+    found = {
+        str(path.relative_to(_SHIPPED)): path.read_text()
+        for path in sorted(_SHIPPED.rglob("*"))
+        if path.is_file() and "demo" not in path.parts
+    }
+    for id_, rest in SMALL.items():
+        found[f"workflows/{id_}/workflow.yaml"] = (
+            f"workflow:\n  id: {id_}\n  name: {id_}\n  context: {{ required: [key] }}" + _TRIGGERS % id_ + rest
+        )
+        found[f"workflows/{id_}/prompts/do.md"] = "Do the work."
+    return found
+
+
+def context(id_: str, key: str) -> dict[str, str]:
+    """What a start of this workflow needs."""
+    match id_:
+        case "core-dev":
+            return {"jira_key": key}
+        case "hello":
+            return {"name": key}
+        case _:
+            return {"key": key}

@@ -1,0 +1,224 @@
+"""Who works with the product: people who start, decide and operate, and a source that sends events."""
+
+import asyncio
+import hashlib
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from contracts import ids
+from contracts.base import Principal
+from contracts.commands import AnswerDecision, CancelRun, Command, ResumeRun, RetryStep, StartRun, SuspendRun
+from contracts.envelope import InboundNotice
+from contracts.errors import MinutebookError, Unavailable
+from contracts.replies import DecisionAccepted, RunChanged
+from contracts.subjects import inbound
+from libs.bus.port import Message
+from libs.canonical import blob
+from libs.eventstore.port import Delivery
+from libs.ids import mint
+from libs.process import Tools
+from libs.process.asks import ask
+from minutebook.models.states import DecisionOutcome
+from tests.simulation import catalogue
+from tests.simulation.process import Crash
+from tests.simulation.world import World
+
+GROUP: Final = ids.tenant_group("simulation")
+TENANT: Final = ids.tenant(GROUP, "simulation")
+ASK_TIMEOUT: Final = timedelta(seconds=6)
+TRIES: Final = 4
+
+
+def person(name: str, *roles: str) -> Principal:
+    email = f"{name}@example.com"
+    return Principal(
+        kind="user",
+        id=ids.user(GROUP, email),
+        name=email,
+        tenant_group=GROUP,
+        tenant=TENANT,
+        roles=frozenset(roles),
+        projects=frozenset({"core"}),
+    )
+
+
+DEVELOPER: Final = person("dev", "developer")
+LEADS: Final = (
+    person("lena", "lead", "project_manager", "developer", "platform_admin"),
+    person("ravi", "lead", "project_manager", "developer", "platform_admin"),
+)
+OUTCOMES: Final[tuple[DecisionOutcome, ...]] = ("approve",) * 10 + ("request_changes",) * 2 + ("reject", "cancel")
+
+
+class NoAnswer(Exception):
+    """The door died, is not there, or says that it does not know."""
+
+
+class People:
+    """Everybody outside. `calm` is the time after the faults: whatever is asked of people, they do."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.calm = False
+        self._asked: set[UUID] = set()
+        self._resumed: set[UUID] = set()
+
+    # The door
+
+    async def _through(self, use: Any) -> Any:
+        """Do something through the door as it is now."""
+        door = self.world.door
+        tools = next((replica.tools for replica in self.world.replicas if replica.process is door), None)
+        if door is None or tools is None:
+            raise NoAnswer
+        task = door.spawn(use(tools))
+        await asyncio.wait({task})
+        if task.cancelled() or isinstance(task.exception(), Crash):
+            raise NoAnswer
+        if isinstance(error := task.exception(), Unavailable):
+            raise NoAnswer from error
+        return task.result()
+
+    async def _ask(self, command: Command, reply: type[Any]) -> Any:
+        """Ask until there is an answer, a few times, each time with the same ids. None: nobody knows."""
+        for _ in range(TRIES):
+            sent = command.model_copy(update={"deadline": self.world.now() + ASK_TIMEOUT})
+            try:
+                return await self._through(lambda tools, sent=sent: ask(tools.bus, sent, reply, timeout=ASK_TIMEOUT))
+            except NoAnswer:
+                await asyncio.sleep(self.world.random.uniform(0.1, 4.0))
+            except MinutebookError as error:
+                self.world.note("people", f"are refused {error.code}: {type(command).__name__}")
+                self.world.auditor.refused(command.command_id, error.code)
+                return error
+        return None
+
+    # Starting
+
+    async def start_run(self, definition_id: str, key: str) -> None:
+        command = StartRun(
+            command_id=mint(),
+            deadline=self.world.now(),
+            principal=DEVELOPER,
+            run_id=mint(),
+            definition_id=definition_id,
+            context=dict(catalogue.context(definition_id, key)),
+        )
+        answer = await self._ask(command, RunChanged)
+        if isinstance(answer, MinutebookError):
+            raise AssertionError(f"a start was refused: {answer}")
+        if answer is not None:
+            self.world.auditor.told(answer.run_id, answer.version, answer.state)
+
+    async def send_event(self, definition_id: str, external_id: str) -> None:
+        """Deliver an event until it is taken, and now and then once more."""
+        again = self.world.hits(0.4)
+        delay = self.world.random.random() * 3
+        for _ in range(10):
+            try:
+                await self._through(lambda tools: _deliver(tools, definition_id, external_id, self.world))
+            except NoAnswer:
+                await asyncio.sleep(self.world.random.uniform(0.1, 6.0))
+                continue
+            self.world.auditor.accepted(external_id, definition_id)
+            if not again:
+                return
+            again = False
+            await asyncio.sleep(delay)
+
+    # Deciding
+
+    async def deciding(self) -> None:
+        """Answer what is open, some of it by two people at once."""
+        while True:
+            await asyncio.sleep(self.world.random.uniform(0.2, 1.5 if self.calm else 4.0))
+            for decision_id, head in list(self.world.store.rows["decision"].items()):
+                run = self.world.store.rows["run"].get(head.columns["run_id"])
+                if head.state != "open" or run is None or run.state == "suspended" or decision_id in self._asked:
+                    continue
+                if not self.calm and self.world.hits(0.6):
+                    continue
+                self._asked.add(decision_id)
+                leads = LEADS if not self.calm and self.world.hits(0.3) else LEADS[:1]
+                for lead in leads:
+                    outcome = "approve" if self.calm else self.world.random.choice(OUTCOMES)
+                    self.world.apart(self._decide(decision_id, lead, outcome), "a decision")
+
+    async def _decide(self, decision_id: UUID, lead: Principal, outcome: DecisionOutcome) -> None:
+        command = AnswerDecision(
+            command_id=mint(), deadline=self.world.now(), principal=lead, decision_id=decision_id, outcome=outcome
+        )
+        answer = await self._ask(command, DecisionAccepted)
+        if isinstance(answer, DecisionAccepted):
+            self.world.auditor.answered(decision_id, command.command_id, answer.outcome)
+        # Nobody knows, or the run was suspended, or another outcome is offered: somebody may try again.
+        self._asked.discard(decision_id)
+
+    # Operating
+
+    async def operating(self) -> None:
+        """Cancel, suspend, resume and retry; in the calm let everything that stands still go on once."""
+        while True:
+            await asyncio.sleep(self.world.random.uniform(0.5, 12.0))
+            runs = sorted(self.world.store.rows["run"].items())
+            if self.calm:
+                for run_id, head in runs:
+                    if head.state in {"suspended", "failed"} and run_id not in self._resumed:
+                        self._resumed.add(run_id)
+                        await self._let_go_on(run_id)
+            elif runs:
+                await self._operate(self.world.random.choice(runs)[0])
+
+    async def _operate(self, run_id: UUID) -> None:
+        common = {"deadline": self.world.now(), "principal": LEADS[1], "run_id": run_id}
+        match self.world.random.randrange(8):
+            case 0:
+                await self._change(CancelRun(command_id=mint(), **common))
+            case 1 | 2 | 3:
+                await self._change(SuspendRun(command_id=mint(), **common))
+                if self.world.hits(0.7):
+                    await asyncio.sleep(self.world.random.uniform(0.0, 8.0))
+                    await self._let_go_on(run_id)
+            case _:
+                await self._let_go_on(run_id)
+
+    async def _let_go_on(self, run_id: UUID) -> None:
+        common = {"deadline": self.world.now(), "principal": LEADS[1], "run_id": run_id}
+        steps = self.world.auditor.streams[run_id].steps
+        failed = next((step for step, state in steps.items() if state == "failed"), None)
+        if failed is None:
+            await self._change(ResumeRun(command_id=mint(), **common))
+        else:
+            await self._change(RetryStep(command_id=mint(), step=failed, **common))
+
+    async def _change(self, command: Command) -> None:
+        answer = await self._ask(command, RunChanged)
+        if isinstance(answer, RunChanged):
+            self.world.auditor.told(answer.run_id, answer.version, answer.state)
+
+
+async def _deliver(tools: Tools, definition_id: str, external_id: str, world: World) -> None:
+    """What the front door of webhooks does once it believes a delivery."""
+    keys = {"flow": definition_id, **catalogue.context(definition_id, external_id)}
+    payload, content = blob({"event": "filed", "external_id": external_id, "keys": keys})
+    delivery = Delivery(
+        id=ids.inbound(catalogue.TRIGGERED_BY, external_id),
+        tenant_group=GROUP,
+        tenant=TENANT,
+        source=catalogue.TRIGGERED_BY,
+        adapter="generic",
+        external_id=external_id,
+        event="filed",
+        keys=keys,
+        payload=payload,
+        body_sha256=hashlib.sha256(content).hexdigest(),
+        traceparent=None,
+    )
+    if not await tools.store.accept(delivery, {payload.digest: content}):
+        return
+    notice = InboundNotice(delivery_ids=(delivery.id,)).model_dump_json().encode()
+    try:
+        await tools.bus.publish([Message(inbound(delivery.source), notice, id=f"inbound.{delivery.id}")])
+    except Unavailable:
+        world.note("api", "stored a delivery and could not ring")

@@ -1,0 +1,134 @@
+"""What the simulation found, each as the shortest way that leads there. Seeds change with the code; these stay."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+from contracts import ids
+from contracts.base import Actor, BlobRef, Event, Metadata
+from contracts.errors import Rejected
+from contracts.events import effect as f
+from contracts.events import run as r
+from contracts.events.identity import UserRegistered
+from libs.bus.memory import MemoryBroker, MemoryBus
+from libs.config import Secrets, Settings
+from libs.domain import run
+from libs.domain.categories import CATEGORIES
+from libs.eventstore.memory import MemoryStore
+from libs.eventstore.port import Append
+from libs.owner import Done, Item, Owner, Publisher
+from libs.process import Tools
+from services.effects.app import build
+from services.scheduler.wakes import wake_message
+from tests.simulation.people import GROUP, LEADS, TENANT
+from tests.support.runs import bundle_of
+
+DIGEST = BlobRef(digest="0" * 64, bytes=2)
+OWNER = r.UserRef(id=LEADS[0].id, email=LEADS[0].name)
+
+
+async def _write(store: MemoryStore, category: str, stream_id: UUID, *events: Event) -> None:
+    """Append facts as their owner would, without deciding them."""
+    aggregate = CATEGORIES[category]
+    loaded = (await store.load(category, {stream_id: 0})).streams[stream_id]
+    state = aggregate.fold((*(recorded.event for recorded in loaded.events), *events))
+    metadata = Metadata(
+        tenant_group=GROUP,
+        tenant=TENANT,
+        actor=Actor(kind="system", name="test"),
+        correlation=aggregate.run_id(state) or stream_id,
+        causation=uuid4(),
+    )
+    append = Append(
+        stream_id=stream_id,
+        version=loaded.version,
+        digest=loaded.digest,
+        events=events,
+        metadata=metadata,
+        state=aggregate.status(state),
+        columns=aggregate.columns(state),
+        wake_at=None,
+    )
+    result = await store.append(category, [append])
+    assert result.outbox is not None
+    await store.published(result.outbox)
+
+
+def _created(store: MemoryStore) -> r.RunCreated:
+    return r.RunCreated(
+        at=store.clock,
+        definition_id="trial",
+        hash="0" * 64,
+        bundle=DIGEST,
+        context={},
+        initiated_by=OWNER,
+        trigger=r.Trigger(kind="manual"),
+    )
+
+
+async def test_a_resume_that_is_sent_again_is_no_conflict_whatever_happened_since() -> None:
+    """Found by seed 41: a reply was lost, and the person was refused what the command had done."""
+    store, run_id, command_id = MemoryStore(), uuid4(), uuid4()
+    at = store.clock
+    await _write(store, "run", run_id, _created(store), r.RunStarted(at=at), r.RunSuspended(at=at, reason="a pause"))
+    resume = run.Resume(run_id=run_id, principal=LEADS[0], evidence=run.Evidence(bundle=bundle_of()))
+
+    def item(command: run.RunCommand, causation: UUID) -> Item[run.RunCommand]:
+        return Item(run_id, command, LEADS[0].actor, causation, tenant_group=GROUP, tenant=TENANT)
+
+    async def send(*sent: Item[run.RunCommand]) -> Sequence[object]:
+        # Another replica each time: what it knows, it knows from the history.
+        bus = MemoryBus(MemoryBroker())
+        await bus.start()
+        owner = Owner(run.CATEGORY, run.decide, store=store, publisher=Publisher(bus, store), categories=CATEGORIES)
+        return await owner.handle(sent)
+
+    first = await send(item(resume, command_id))
+    again, another = await send(item(resume, command_id), item(resume, uuid4()))
+
+    assert isinstance(first[0], Done)
+    assert first[0].changed
+    assert isinstance(again, Done)
+    assert not again.changed
+    assert isinstance(another, Rejected)
+
+
+async def test_a_woken_effect_that_failed_is_armed_again_as_its_run_asked_though_the_message_is_lost() -> None:
+    """Found by seed 59: HISTORY was wiped with the only message that would ever have armed it."""
+    store, bus, run_id = MemoryStore(), MemoryBus(MemoryBroker()), uuid4()
+    effect_id, claim, at = ids.effect(run_id, "k"), uuid4(), store.clock
+    await _write(store, "identity", OWNER.id, UserRegistered(at=at, email=OWNER.email, name="Lena", kind="user"))
+    await _write(store, "run", run_id, _created(store), r.RunStarted(at=at), *_writing(store, effect_id))
+    await _write(
+        store,
+        "effect",
+        effect_id,
+        f.EffectDeclared(at=at, run_id=run_id, step="w", key="k", system="s", tool="t", arguments=DIGEST, owner=OWNER),
+        f.EffectPending(at=at, claim=claim, arm=0),
+        f.EffectFailed(at=at, claim=claim, failure_class="connector_unavailable", message="nobody listens"),
+    )
+    settings = Settings(postgres_dsn="postgresql://nowhere", nats_url="nats://nowhere")
+    service = build(Tools(settings=settings, secrets=Secrets(), pool=None, store=store, bus=bus))
+    await service.start()
+
+    await store.wake_open("effect", {"failed"}, limit=10)
+    await _wake(bus, effect_id)
+    await service.stop()
+
+    types = [recorded.type for recorded in store.history if recorded.stream_id == effect_id]
+    assert types[3:5] == ["effect.rearmed", "effect.pending"]
+
+
+def _writing(store: MemoryStore, effect_id: UUID) -> Sequence[Event]:
+    at = store.clock
+    first = r.RunStepWriting(at=at, step="w", round=1, effect_id=effect_id, effect_key="k", arm=0)
+    retrying = r.RunStepRetrying(
+        at=at, step="w", failure_class="connector_unavailable", message="", attempt=1, not_before=at + timedelta(1)
+    )
+    return first, retrying, first.model_copy(update={"arm": 1})
+
+
+async def _wake(bus: MemoryBus, effect_id: UUID) -> None:
+    """Deliver the scheduler's wake and wait until it is handled."""
+    await bus.publish([wake_message("effect", "effects", [effect_id])])
+    await bus.quiesce()
