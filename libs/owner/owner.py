@@ -10,7 +10,7 @@ from uuid import UUID
 from contracts.base import Actor, Event, Metadata
 from contracts.errors import Broken, Conflict, MinutebookError, Rejected, Unavailable
 from libs.domain.core import NOTHING, Category, Decided
-from libs.eventstore.port import Append, Appended, BatchResult, BirthRow, EventStore, Loaded
+from libs.eventstore.port import Append, Appended, BatchResult, BirthRow, EventStore, Load, Loaded
 from libs.faultpoints import faultpoint
 from libs.owner.publisher import Publisher
 from libs.telemetry import metrics
@@ -109,10 +109,11 @@ class Owner(Generic[S, C]):
         self._observe = observe
         self._cache: OrderedDict[UUID, _Held[S]] = OrderedDict()
 
-    async def handle(self, items: Sequence[Item[C]]) -> list[Result[S]]:
+    async def handle(self, items: Sequence[Item[C]], *, loaded: Load | None = None) -> list[Result[S]]:
         """Carry out a batch; one result per item, in order. An item's failure is its own.
 
-        Several items of one stream are carried out one after the other.
+        Several items of one stream are carried out one after the other. `loaded` are all of their streams from the
+        beginning, where the caller has just read them; what has changed since loses its gate and is read again.
         """
         results: dict[int, Result[S]] = {}
         waiting = dict(enumerate(items))
@@ -121,20 +122,22 @@ class Owner(Generic[S, C]):
             for index, item in waiting.items():
                 turn.setdefault(item.stream_id, index)
             chosen = {index: waiting.pop(index) for index in turn.values()}
-            results.update(await self._handle_distinct(chosen))
+            results.update(await self._handle_distinct(chosen, loaded))
+            loaded = None
         return [results[index] for index in range(len(items))]
 
-    async def _handle_distinct(self, items: Mapping[int, Item[C]]) -> dict[int, Result[S]]:
+    async def _handle_distinct(self, items: Mapping[int, Item[C]], loaded: Load | None = None) -> dict[int, Result[S]]:
         results: dict[int, Result[S]] = {}
         open_ = dict(items)
         for _ in range(ROUNDS_MAX):
             try:
-                results.update(await self._round(open_))
+                results.update(await self._round(open_, loaded))
             except Broken as error:
                 results.update(await self._one_by_one(open_, error))
             except Unavailable as error:
                 self._forget(item.stream_id for item in open_.values())
                 results.update(dict.fromkeys(open_, error))
+            loaded = None
             open_ = {index: item for index, item in open_.items() if index not in results}
             if not open_:
                 return results
@@ -150,10 +153,10 @@ class Owner(Generic[S, C]):
             results.update(await self._handle_distinct({index: item}))
         return results
 
-    async def _round(self, items: Mapping[int, Item[C]]) -> dict[int, Result[S]]:
+    async def _round(self, items: Mapping[int, Item[C]], loaded: Load | None) -> dict[int, Result[S]]:
         """Load, decide and append once. Items that lost their gate are left out of the result."""
         results: dict[int, Result[S]] = {}
-        now, held = await self._load([item.stream_id for item in items.values()])
+        now, held = await self._load([item.stream_id for item in items.values()], loaded)
         decided = await self._decide_all(items, held, now, results)
         appends: dict[int, Append] = {}
         states: dict[int, S] = {}
@@ -228,17 +231,23 @@ class Owner(Generic[S, C]):
         if due:
             await self._store.move_wakes(self._category.name, [(i, h.version, now + WAKE_AGAIN) for i, h in due])
 
-    async def _load(self, stream_ids: Sequence[UUID]) -> tuple[datetime, dict[UUID, _Held[S]]]:
+    async def _load(
+        self, stream_ids: Sequence[UUID], given: Load | None = None
+    ) -> tuple[datetime, dict[UUID, _Held[S]]]:
         """Top the cached states up by one query. A state that the history denies is read again from its beginning."""
-        known = {i: self._cache.get(i) or _Held(self._category.initial) for i in stream_ids}
-        load = await self._store.load(self._category.name, {i: h.version for i, h in known.items()})
+        if given is not None:
+            known = {i: _Held(self._category.initial) for i in stream_ids}
+            load = given
+        else:
+            known = {i: self._cache.get(i) or _Held(self._category.initial) for i in stream_ids}
+            load = await self._store.load(self._category.name, {i: h.version for i, h in known.items()})
         denied = [i for i, loaded in load.streams.items() if _denies(loaded, known[i])]
         if denied:
             _log.warning("history is not the one that was cached", category=self._category.name, streams=len(denied))
             self._forget(denied)
             return await self._load(stream_ids)
-        for stream_id, loaded in load.streams.items():
-            before = known[stream_id]
+        for stream_id in known:
+            loaded, before = load.streams[stream_id], known[stream_id]
             first = before.traceparent
             if first is None and loaded.events:
                 first = loaded.events[0].metadata.traceparent

@@ -125,9 +125,14 @@ SECURED: Final = [Security(bearer), Security(api_key)]
 """Documents what `DoorRoute` asks for."""
 
 
-def _caller(request: Request) -> Principal:
+async def _caller(request: Request) -> Principal:
     return cast(Principal, request.state.caller)
 
 
+async def _door(request: Request) -> Door:
+    return door_of(request)
+
+
+# Coroutines, though they await nothing: FastAPI calls plain functions in a thread.
 Caller = Annotated[Principal, Depends(_caller)]
-TheDoor = Annotated[Door, Depends(door_of)]
+TheDoor = Annotated[Door, Depends(_door)]

@@ -1,6 +1,7 @@
 """Runs: asks from the door, and everything that may move a run on."""
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, cast
@@ -27,6 +28,8 @@ from services.planner.evidence import EvidenceReader
 PLANS_IN_A_ROW_MAX: Final = 20
 """How often a run is planned again at once because what it gave birth to existed already."""
 
+STARTS_REMEMBERED_MAX: Final = 10_000
+
 DETAIL_CHARS_MAX: Final = 400
 ERRORS_SHOWN_MAX: Final = 3
 
@@ -37,6 +40,7 @@ class Runs:
     def __init__(self, store: EventStore, publisher: Publisher) -> None:
         self._evidence = EvidenceReader(store)
         self._current = CurrentVersions(store)
+        self._starts = _Starts()
         self._owner: Owner[run.State, run.RunCommand] = Owner(
             run.CATEGORY,
             run.decide,
@@ -70,8 +74,12 @@ class Runs:
         return await self._ask(ask, command)
 
     async def on_facts(self, _type: str, facts: Sequence[Address]) -> Mapping[UUID, MinutebookError]:
-        """Something happened to runs or to what they wait for: look at each run once."""
-        return await self.plan({fact.correlation: fact.traceparent for fact in facts})
+        """Something happened to runs or to what they wait for: look at each run once.
+
+        That a run was started here is no news: it was planned in the statement that made it.
+        """
+        runs = {fact.correlation: fact.traceparent for fact in facts if not self._starts.told(fact)}
+        return await self.plan(runs) if runs else {}
 
     async def on_wake(self, _category: str, stream_ids: Sequence[UUID]) -> Mapping[UUID, MinutebookError]:
         """The clock says that these runs are due."""
@@ -119,6 +127,7 @@ class Runs:
                 outcomes[index] = error
             else:
                 items[index] = _item(ask, each.run_id, command)
+        self._starts.expect(item.stream_id for item in items.values())
         outcomes.update(zip(items, await self._changed(list(items.values())), strict=True))
         return [outcomes[index] for index in range(len(starts))]
 
@@ -179,6 +188,26 @@ class Runs:
         for index, read in zip(needing, evidence, strict=True):
             commands[index] = replace(batch[index][0].command, evidence=read)  # type: ignore[arg-type]  # filtered above
         return commands
+
+
+class _Starts:
+    """Runs that were started here and whose birth has not been told yet. Forgetting one costs a look at it."""
+
+    def __init__(self) -> None:
+        self._ids: OrderedDict[UUID, None] = OrderedDict()
+
+    def expect(self, run_ids: Iterable[UUID]) -> None:
+        """Begin before they are written: a message may come before the statement's answer."""
+        self._ids.update(dict.fromkeys(run_ids))
+        while len(self._ids) > STARTS_REMEMBERED_MAX:
+            self._ids.popitem(last=False)
+
+    def told(self, fact: Address) -> bool:
+        """Whether a fact is the birth of one of them, told for the first time."""
+        if fact.version != 1 or fact.stream_id not in self._ids:
+            return False
+        del self._ids[fact.stream_id]
+        return True
 
 
 def _item(ask: Command, run_id: UUID, command: run.RunCommand) -> Item[run.RunCommand]:

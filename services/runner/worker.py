@@ -14,7 +14,7 @@ from libs.bus.port import ACK, Bus, Delivered, Disposition, Message
 from libs.clock import monotonic
 from libs.config import Settings
 from libs.domain import attempt
-from libs.eventstore.port import Claimed, Store
+from libs.eventstore.port import Claimed, Load, Store
 from libs.faultpoints import faultpoint
 from libs.ids import mint
 from libs.owner import Done, Item, Owner
@@ -25,6 +25,9 @@ from services.runner.execution import Execution, Work
 from services.runner.executors import Executor
 from services.runner.hand import Hand
 from services.runner.reports import Reports
+
+LOOK_BEHIND_SECONDS: Final = 0.1
+"""How often, at most, a runner whose claim came back short looks whether that passed over work."""
 
 RING_AGAIN_SECONDS: Final = 0.1
 """How often, at most, a runner whose slots are full tells the others that there is more."""
@@ -70,6 +73,7 @@ class Worker:
         self._subjects: frozenset[str] = frozenset()
         self._more = False
         self._rang = 0.0
+        self._looked = 0.0
         self._draining = False
         self._filling: asyncio.Task[None] | None = None
 
@@ -133,9 +137,8 @@ class Worker:
                     waited = claim.lease_until - lease - claim.queued_at
                     metrics.CLAIM_WAIT_SECONDS.observe(max(waited.total_seconds(), 0.0))
                 await self._begin(claimed)
-            # A claim that came back short may have passed over work whose run has ended, with more behind it.
             full = len(claimed) == free
-            self._more = full or bool(self._mine(await self._store.waiting()))
+            self._more = full or await self._more_behind(claimed)
         except Unavailable as error:
             _log.debug("cannot look for work", code=error.code)
             return
@@ -144,11 +147,23 @@ class Worker:
         if self._more and self.hand.free:
             self._bell.set()
 
+    async def _more_behind(self, claimed: Sequence[Claimed]) -> bool:
+        """Whether a claim that came back short passed over work whose run has ended, with more behind it.
+
+        Seldom looked at while claims bring something: a runner that has become idle looks by itself.
+        """
+        now = monotonic()
+        if claimed and now - self._looked < LOOK_BEHIND_SECONDS:
+            return False
+        self._looked = now
+        return bool(self._mine(await self._store.waiting()))
+
     async def _begin(self, claimed: Sequence[Claimed]) -> None:
         """Record the starts of a batch of claims and carry each out as a task of its own."""
         try:
-            read = await self._load(claimed)
-            results, requests = await asyncio.gather(self._start(read), self._requests(read))
+            load = await self._store.load("attempt", {claim.attempt_id: 0 for claim in claimed})
+            read = _read(load, claimed)
+            results, requests = await asyncio.gather(self._start(read, load), self._requests(read))
         except MinutebookError as error:
             _log.warning("claims cannot be started, giving them back", claims=len(claimed), code=error.code)
             await self._give_back([(c.attempt_id, c.claim) for c in claimed])
@@ -169,18 +184,7 @@ class Worker:
                     stuck.append((attempt_id, claim))
         await self._give_back(stuck)
 
-    async def _load(self, claimed: Sequence[Claimed]) -> list[_Read]:
-        load = await self._store.load("attempt", {claim.attempt_id: 0 for claim in claimed})
-        read = []
-        for claim in claimed:
-            loaded = load.streams[claim.attempt_id]
-            if loaded.tenant_group is None:
-                raise Unavailable("attempt.not_seen", "a claimed attempt is not visible yet")
-            state = attempt.CATEGORY.fold(tuple(recorded.event for recorded in loaded.events))
-            read.append(_Read(claim, state, loaded.tenant_group, loaded.events[0].metadata.traceparent))
-        return read
-
-    async def _start(self, read: Sequence[_Read]) -> Sequence[Done[attempt.State] | MinutebookError]:
+    async def _start(self, read: Sequence[_Read], load: Load) -> Sequence[Done[attempt.State] | MinutebookError]:
         return await self._owner.handle(
             [
                 Item(
@@ -191,7 +195,8 @@ class Worker:
                     claim=item.claimed.claim,
                 )
                 for item in read
-            ]
+            ],
+            loaded=load,
         )
 
     async def _requests(self, read: Sequence[_Read]) -> Mapping[str, bytes]:
@@ -248,3 +253,14 @@ class Worker:
     def _slot_free(self) -> None:
         if self._more:
             self._bell.set()
+
+
+def _read(load: Load, claimed: Sequence[Claimed]) -> list[_Read]:
+    read = []
+    for claim in claimed:
+        loaded = load.streams[claim.attempt_id]
+        if loaded.tenant_group is None:
+            raise Unavailable("attempt.not_seen", "a claimed attempt is not visible yet")
+        state = attempt.CATEGORY.fold(tuple(recorded.event for recorded in loaded.events))
+        read.append(_Read(claim, state, loaded.tenant_group, loaded.events[0].metadata.traceparent))
+    return read
