@@ -1,0 +1,57 @@
+"""A service as a process, forked from one that has imported the program: a start takes a tenth of a second, not three.
+
+Nothing else differs from `minutebook serve <name>`: its environment, its log, its signals, its end.
+"""
+
+import ctypes
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from libs import faultpoints
+from services.host.commands import run_services
+from services.host.roster import ORDER
+
+_PR_SET_PDEATHSIG: Final = 1
+_PRELOAD: Final = ("tests.chaos.forked", *(f"services.{name}.app" for name in ORDER))
+
+
+def context() -> ForkServerContext:
+    """Where processes are forked from. The first start imports the program."""
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload(list(_PRELOAD))
+    return forking
+
+
+def start(forking: ForkServerContext, name: str, *, env: Mapping[str, str], log: Path) -> ForkServerProcess:
+    """Start a service; its output is appended to `log`."""
+    process = forking.Process(target=_serve, args=(name, dict(env), str(log)), name=name)
+    process.start()
+    return process
+
+
+def _serve(name: str, env: Mapping[str, str], log: str) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.environ.clear()
+    os.environ.update(env)
+    importlib.reload(faultpoints)  # it read the environment of the process that this one was forked from
+    try:
+        run_services([name])
+    except typer.Exit as ended:
+        sys.exit(ended.exit_code)
+
+
+__all__ = ["context", "start"]

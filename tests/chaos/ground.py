@@ -1,0 +1,160 @@
+"""What a fleet stands on: the two servers, the target that is written to, the model, the people and definitions."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+
+from libs.config import Secrets, Settings
+from libs.config.settings import variable
+from libs.domain.categories import CATEGORIES
+from libs.eventstore.port import Verification
+from libs.eventstore.verify import verify
+from libs.process.tools import open_tools
+from minutebook.folder import read_folder
+from services.api.identity import Identity
+from services.dev.datadir import DataDir
+from services.dev.http import serve
+from services.dev.people import seed
+from services.dev.sandbox_mcp import Sandbox, sandbox
+from services.dev.scripted_model import scripted_model
+from services.dev.scripts import Scripts, load_scripts
+from tests.support.stack import DEFINITIONS, environment
+
+MODEL_SECONDS: Final = 0.15
+"""How long an agent's answer takes, so that a kill finds attempts under way."""
+
+WRITES: Final = {
+    "workflows/writes/workflow.yaml": """
+workflow:
+  id: writes
+  name: An approval and a write
+  context: { required: [key] }
+  run_as: workflows@example.com
+  triggers: [{ kind: manual, roles: [developer] }]
+  roles:
+    lead: { roles: [platform_admin] }
+  stages:
+    - key: only
+      steps:
+        - { key: approval, kind: decision, role: lead, outcomes: [approve, reject] }
+        - key: open_pr
+          kind: write
+          system: github
+          tool: create_pull_request
+          args: { repo: booking, title: "{{context.key}}", head: "workflow/{{context.key}}" }
+          effect_key: "pull_request:{{context.key}}"
+  on_failure: { default: suspend, connector_unavailable: retry_backoff }
+"""
+}
+"""A definition of which most of the time is the write."""
+
+_SHORT: Final[Mapping[str, float]] = {
+    "ask_timeout_seconds": 3,
+    "outbox_age_seconds": 1,
+    "runner_lease_seconds": 3,
+    "runner_renew_seconds": 1,
+    "runner_idle_seconds": 0.5,
+    "scheduler_lease_seconds": 2,
+    "scheduler_tick_seconds": 0.2,
+    "drain_seconds": 5,
+    # Chaos takes more leases from one attempt than any installation would: how often is not what is on trial.
+    "leases_lost_max": 50,
+}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Running servers and what services are told of them. The target counts every call that acted."""
+
+    owner_dsn: str
+    target: Sandbox
+    tokens: Mapping[str, str]
+    webhook_secret: str
+    environment: Mapping[str, str]
+    folder: Path
+    files: Mapping[str, str]
+
+    async def fetch(self, sql: str, *args: object) -> list[asyncpg.Record]:
+        """Read the database, or change its clock, as its owner."""
+        connection = await asyncpg.connect(self.owner_dsn)
+        try:
+            return list(await connection.fetch(sql, *args))
+        finally:
+            await connection.close()
+
+    async def shift(self, by: timedelta) -> None:
+        """Let the one clock of the installation go on by so much."""
+        await self.fetch("update clock_shift set shift = shift + $1::interval", by)
+
+    async def verified(self) -> Verification:
+        """Compare chain and head rows with the history."""
+        pool = await asyncpg.create_pool(self.owner_dsn, min_size=1, max_size=1)
+        try:
+            return await verify(pool, CATEGORIES)
+        finally:
+            await pool.close()
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Every call that acted at the target."""
+        return self.target.calls()
+
+
+@asynccontextmanager
+async def open_ground(app_dsn: str, owner_dsn: str, nats_url: str, folder: Path) -> AsyncIterator[Ground]:
+    """Stand up target, model and people on a migrated database and a declared bus. No service runs yet."""
+    with DataDir.open(folder / "data") as data:
+        target = sandbox(folder / "calls.jsonl", token=data.secret("sandbox"))
+        target_http = await serve(target.app)
+        model_http = await serve(scripted_model(_slower(load_scripts(DEFINITIONS))).app)
+        try:
+            secrets = {
+                "jira_webhook_secret": data.secret("jira webhook"),
+                "github_mcp_url": f"{target_http.url}/mcp",
+                "github_mcp_token": data.secret("sandbox"),
+                "anthropic_api_key": "scripted",
+            }
+            settings = {
+                "postgres_dsn": app_dsn,
+                "nats_url": nats_url,
+                "anthropic_base_url": model_http.url,
+                "ops_port": 0,
+                **_SHORT,
+            }
+            tools = await open_tools("api", Settings(**settings), Secrets(overrides=secrets))  # type: ignore[arg-type]
+            try:
+                await tools.bus.start()
+                tokens = await seed(Identity(tools.store, tools.bus), data)
+            finally:
+                await tools.bus.stop()
+                await tools.close()
+            yield Ground(
+                owner_dsn=owner_dsn,
+                target=target,
+                tokens=tokens,
+                webhook_secret=secrets["jira_webhook_secret"],
+                environment=environment(
+                    **{variable(name): str(value) for name, value in settings.items()},
+                    **{variable(f"secret_{ref}"): value for ref, value in secrets.items()},
+                ),
+                folder=folder,
+                files={**read_folder(DEFINITIONS), **WRITES},
+            )
+        finally:
+            await target_http.stop()
+            await model_http.stop()
+
+
+def _slower(scripts: Scripts) -> Scripts:
+    """The shipped answers, each after a while."""
+    return {
+        name: tuple(rule.model_copy(update={"delay_seconds": MODEL_SECONDS}) for rule in rules)
+        for name, rules in scripts.items()
+    }
+
+
+__all__ = ["Ground", "open_ground"]

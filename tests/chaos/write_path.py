@@ -1,0 +1,123 @@
+"""The second trial: writes under way all the time, and the one service that makes them killed again and again.
+
+Half of its processes die at a named place, the other half at any moment soon after they are up. The target takes a
+moment for each call, so that moments within it are met.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from contracts import ids
+from tests.chaos import judge
+from tests.chaos.faults import PLACES
+from tests.chaos.fleet import Fleet, Slot
+from tests.chaos.ground import Ground
+from tests.chaos.people import People, Refused
+from tests.chaos.storm import settle
+from tests.support.stack import PREFIX
+
+WRITING: Final = ("planner", "decision", "effects", "effects", "scheduler", "api")
+AT_ONCE: Final = 16
+CALL_SECONDS: Final = 0.03
+LIFE_SECONDS_MAX: Final = 0.4
+PASSES_MAX: Final = 4
+_SAY_EVERY: Final = 25
+_LOOK_SECONDS: Final = 0.02
+
+
+@dataclass
+class _Reaper:
+    """Ends processes of the effects service until there were enough."""
+
+    fleet: Fleet
+    kills: int
+    random: random.Random
+    _turns: int = 0
+
+    @property
+    def done(self) -> bool:
+        return len(self.fleet.deaths) >= self.kills
+
+    def doom(self, slot: Slot) -> str:
+        """How the next process of a slot is to die; nothing: at any moment."""
+        if slot.service != "effects" or self.done:
+            return ""
+        self._turns += 1
+        if self._turns % 2:
+            return ""
+        return f"{self.random.choice(PLACES['effects'])}:{self.random.randint(1, PASSES_MAX)}"
+
+    async def reap(self, slot: Slot) -> None:
+        while not self.done:
+            if slot.up and not slot.doomed and not slot.killed:
+                await asyncio.sleep(self.random.uniform(0, LIFE_SECONDS_MAX))
+                self.fleet.kill(slot)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def write_path(
+    ground: Ground, fleet: Fleet, *, kills: int, seed: int, say: Callable[[str], None]
+) -> judge.Findings:
+    """Approve writes without pause until the effects service was killed so often, then see what became of each."""
+    drawn = random.Random(seed)
+    ground.target.delay_seconds = CALL_SECONDS
+    reaper = _Reaper(fleet, kills, drawn)
+    fleet.on_start = reaper.doom
+    slots = fleet.of("effects")
+    async with People(fleet, drawn) as people:
+        reaping = [asyncio.create_task(reaper.reap(slot), name="reaper") for slot in slots]
+        writers = [
+            asyncio.create_task(_write(people, reaper, f"WRITE-{seed}-{n}"), name="writer") for n in range(AT_ONCE)
+        ]
+        told = 0
+        while not reaper.done:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if len(fleet.deaths) >= told + _SAY_EVERY:
+                told = len(fleet.deaths)
+                say(f"{told} of {kills} kills, {len(people.runs)} writes approved")
+        await asyncio.gather(*reaping, *writers)
+        _pardon(fleet, slots)
+        await settle(ground, fleet, expected=len(people.runs), say=say)
+        return await judge.judge(ground, fleet, people)
+
+
+async def _write(people: People, reaper: _Reaper, name: str) -> None:
+    """One run after the other, each approved; the next one begins when the write has had its chance."""
+    number = 0
+    while not reaper.done:
+        number += 1
+        key = f"{name}-{number}"
+        response = await people.send(
+            "POST",
+            f"{PREFIX}/definitions/writes/runs",
+            by="dana@example.com",
+            params={"wait": 5},
+            json={"context": {"key": key}, "project_id": "core"},
+            headers={"idempotency-key": key},
+        )
+        if response.status_code != 201:
+            people.refused.append(f"the start of {key} was answered {response.status_code}: {response.text[:300]}")
+            return
+        run_id = UUID(response.json()["run_id"])
+        people.runs[run_id] = key
+        try:
+            await people.decide(ids.decision(run_id, "approval", 1), "approve", by="lena@example.com", missing=True)
+        except (Refused, TimeoutError) as error:
+            people.refused.append(f"{type(error).__name__}: {error}")
+            return
+        await people.send("GET", f"{PREFIX}/runs/{run_id}", by="lena@example.com", params={"wait": 1})
+
+
+def _pardon(fleet: Fleet, slots: Sequence[Slot]) -> None:
+    """Let processes live from here on."""
+    fleet.on_start = None
+    for slot in slots:
+        if slot.doomed:
+            fleet.kill(slot, "to be doomed no more")
+
+
+__all__ = ["WRITING", "write_path"]
