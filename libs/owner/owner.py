@@ -165,7 +165,8 @@ class Owner(Generic[S, C]):
             item, before = items[index], held[items[index].stream_id]
             if not decision.events:
                 results[index] = Done(item.stream_id, before.version, before.state, changed=False)
-                if before.wake_at is not None and before.wake_at <= now:
+                # A caller's command that has nothing to say has not looked at what the wake is for: it stays due.
+                if before.wake_at is not None and before.wake_at <= now and item.actor.id is None:
                     moves.append((item.stream_id, before.version, self._later(before.state, now)))
                 continue
             states[index] = self._category.fold(decision.events, before.state)

@@ -119,6 +119,26 @@ async def test_a_woken_effect_that_failed_is_armed_again_as_its_run_asked_though
     assert types[3:5] == ["effect.rearmed", "effect.pending"]
 
 
+async def test_a_command_that_changes_nothing_leaves_a_parked_run_due() -> None:
+    """Found by seed 684: a bus was lost with an answer, and a needless resume swallowed the wake that would find it."""
+    store, run_id, at = MemoryStore(), uuid4(), MemoryStore().clock
+    waiting = r.RunStepWaiting(at=at, step="d", round=1, decision_id=uuid4(), artifact_step=None, artifact=None)
+    parked = r.RunParked(at=at, on="decision")
+    await _write(store, "run", run_id, _created(store), r.RunStarted(at=at), waiting, parked)
+    await store.wake_open("run", {"waiting_decision"}, limit=10)
+    bus = MemoryBus(MemoryBroker())
+    await bus.start()
+    owner = Owner(run.CATEGORY, run.decide, store=store, publisher=Publisher(bus, store), categories=CATEGORIES)
+    resume = run.Resume(run_id=run_id, principal=LEADS[0], evidence=run.Evidence(bundle=bundle_of()))
+
+    item: Item[run.RunCommand] = Item(run_id, resume, LEADS[0].actor, uuid4())
+    (done,) = await owner.handle([item])
+
+    assert isinstance(done, Done)
+    assert not done.changed
+    assert store.rows["run"][run_id].wake_at == store.clock
+
+
 def _writing(store: MemoryStore, effect_id: UUID) -> Sequence[Event]:
     at = store.clock
     first = r.RunStepWriting(at=at, step="w", round=1, effect_id=effect_id, effect_key="k", arm=0)
