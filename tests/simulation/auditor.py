@@ -18,6 +18,9 @@ from tests.simulation import tables
 WATCHDOG: Final = timedelta(seconds=60)
 CLOCK_MAY_GO_BACK: Final = timedelta(seconds=30)
 CALL_STARTS_WITHIN_SECONDS: Final = 5.0
+CANCEL_REACHES_WITHIN_SECONDS: Final = 10.0
+PARKED_AFTER_SECONDS: Final = 90.0
+"""One stale wake after parking is fine; by now it has come."""
 
 
 class Violation(AssertionError):
@@ -29,6 +32,7 @@ class _Stream:
     category: str
     state: str = "-"
     version: int = 0
+    changed_at_seconds: float = 0.0
     digest: bytes = b""
     run_id: UUID | None = None
     claim: UUID | None = None
@@ -58,6 +62,7 @@ class Auditor:
         self._received: set[str] = set()
         self._started: defaultdict[str, list[str]] = defaultdict(list)
         self._executed: set[UUID] = set()
+        self._executing: dict[UUID, UUID] = {}
         self._effects: dict[str, UUID] = {}
 
     # What is written
@@ -82,6 +87,7 @@ class Auditor:
         if recorded.version != stream.version + 1:
             raise Violation(f"the history of a stream has a gap or a double: {where} after v{stream.version}")
         stream.version, stream.digest = recorded.version, recorded.digest
+        stream.changed_at_seconds = self._seconds()
         causation = recorded.metadata.causation
         self._caused.add(causation)
         if causation in self._refused:
@@ -255,9 +261,14 @@ class Auditor:
         if claim in self._executed:
             raise Violation(f"one claim was carried out twice: {attempt_id}")
         self._executed.add(claim)
+        self._executing[claim] = attempt_id
         attempt = self.streams[attempt_id]
         if attempt.claim != claim and claim not in attempt.lost_claims:
             raise Violation(f"an attempt is carried out under a claim that nothing records: {attempt_id}")
+
+    def stops(self, claim: UUID) -> None:
+        """An executor has ended, one way or another."""
+        self._executing.pop(claim, None)
 
     def called(self, key: str) -> UUID:
         """A call reaches the target; its effect."""
@@ -318,6 +329,21 @@ class Auditor:
                 if head.wake_at is not None and head.wake_at <= self._store.clock - WATCHDOG:
                     found.append(f"{category} {stream_id} has been due since {head.wake_at}")
         return found
+
+    def judge_calm(self, calm_seconds: float) -> None:
+        """What holds once nothing has gone wrong for a while."""
+        now = self._seconds()
+        for attempt_id in self._executing.values():
+            run = self.streams[self.streams[attempt_id].run_id or attempt_id]
+            late = min(now - run.changed_at_seconds, calm_seconds)
+            if run.state == "cancelled" and late > CANCEL_REACHES_WITHIN_SECONDS:
+                raise Violation(f"a session goes on {late:.0f} s after its run was cancelled: {attempt_id}")
+        for stream_id, run in self.streams.items():
+            parked = run.category == "run" and (run.state == "suspended" or run.state.startswith("waiting_"))
+            if parked and min(now - run.changed_at_seconds, calm_seconds) > PARKED_AFTER_SECONDS:
+                wake_at = self._store.rows["run"][stream_id].wake_at
+                if wake_at is not None:
+                    raise Violation(f"a run that is {run.state} is woken by the clock at {wake_at}: {stream_id}")
 
     def close(self, fold: Callable[[str, tuple[Recorded, ...]], tuple[str, Mapping[str, Any]]]) -> None:
         """Everything is settled: the last checks. `fold` is the product's own: (state, columns) of a stream."""

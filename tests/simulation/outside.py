@@ -26,6 +26,13 @@ class ScriptedExecutor:
         process, world = self._process, self._process.world
         await process.reach(f"execute {request.step}")
         world.audit(lambda: world.auditor.executes(scope.attempt_id, scope.claim))
+        try:
+            return await self._execute(request)
+        finally:
+            world.auditor.stops(scope.claim)
+
+    async def _execute(self, request: AttemptRequest) -> Produced | Failure:
+        world = self._process.world
         if not world.hits(world.faults.executor):
             await asyncio.sleep(world.random.random() * 2)
             return Produced(_output(request, world.random.random()), cost_microdollars=10)

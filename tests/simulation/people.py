@@ -56,11 +56,12 @@ class NoAnswer(Exception):
 
 
 class People:
-    """Everybody outside. `calm` is the time after the faults: whatever is asked of people, they do."""
+    """Everybody outside. In the calm after the faults they do whatever is asked of them, unless they are `away`."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.calm = False
+        self.away = False
         self._asked: set[UUID] = set()
         self._resumed: set[UUID] = set()
 
@@ -133,6 +134,8 @@ class People:
         """Answer what is open, some of it by two people at once."""
         while True:
             await asyncio.sleep(self.world.random.uniform(0.2, 1.5 if self.calm else 4.0))
+            if self.away:
+                continue
             for decision_id, head in list(self.world.store.rows["decision"].items()):
                 run = self.world.store.rows["run"].get(head.columns["run_id"])
                 if head.state != "open" or run is None or run.state == "suspended" or decision_id in self._asked:
@@ -162,6 +165,8 @@ class People:
         while True:
             await asyncio.sleep(self.world.random.uniform(0.5, 12.0))
             runs = sorted(self.world.store.rows["run"].items())
+            if self.away:
+                continue
             if self.calm:
                 for run_id, head in runs:
                     if head.state in {"suspended", "failed"} and run_id not in self._resumed:

@@ -11,31 +11,25 @@ from typing import Any, Final
 
 import structlog
 
-from contracts import ids as _ids
-from contracts.base import Actor, Principal
-from contracts.commands import SyncDefinitions
-from libs.bus.memory import MemoryBroker, MemoryBus
-from libs.domain import identity
 from libs.domain.categories import CATEGORIES
 from libs.eventstore.mapper import Mapper, chain, spill, split_topic, write_metadata
 from libs.eventstore.memory import MemoryStore
-from libs.eventstore.port import Append, BatchResult, Recorded
-from libs.ids import mint, nonce, seeded
-from libs.owner import Item, Owner, Publisher
+from libs.eventstore.port import Recorded
+from libs.ids import seeded
 from libs.process import Service, Tools
 from services.decision.app import build as build_decision
 from services.effects.app import build as build_effects
 from services.ingest.app import build as build_ingest
 from services.planner.app import build as build_planner
-from services.planner.definitions import Definitions
 from services.runner.app import build as build_runner
 from services.scheduler.app import build as build_scheduler
 from tests.simulation import catalogue, nemesis
-from tests.simulation.auditor import Violation
+from tests.simulation.auditor import PARKED_AFTER_SECONDS, Violation
 from tests.simulation.faults import draw
+from tests.simulation.founding import fresh_store
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.outside import ScriptedExecutor, Target
-from tests.simulation.people import DEVELOPER, GROUP, LEADS, TENANT, People
+from tests.simulation.people import People
 from tests.simulation.process import OUTAGE, Crash, Process
 from tests.simulation.world import Replica, World
 
@@ -67,7 +61,7 @@ def play(seed: int) -> Played:
     global_random.seed(seed)
     loop = VirtualLoop()
     violation: str | None = None
-    store = _fresh_store()
+    store = fresh_store()
     with seeded(random), asyncio.Runner(loop_factory=lambda: loop) as runner:
         world = World(loop, random, store)
         loop.set_exception_handler(lambda _loop, context: _on_loose_end(world, context))
@@ -88,8 +82,7 @@ async def _play(world: World) -> None:
     world.auditor.look()
     try:
         await world.until(_work(world, people))
-        people.calm = True
-        await world.until(_settle(world))
+        await world.until(_settle(world, people))
     finally:
         await world.end()
     world.auditor.close(_fold)
@@ -116,16 +109,24 @@ async def _work(world: World, people: People) -> None:
     nemesis.heal(world)
 
 
-async def _settle(world: World) -> None:
-    """The calm: within a bounded time everything that was begun ends, or waits for a person."""
-    limit = world.loop.seconds + SETTLED_WITHIN_SECONDS
-    quiet = 0
+async def _settle(world: World, people: People) -> None:
+    """The calm: within a bounded time everything that was begun ends, or waits for a person.
+
+    In some seeds nobody answers for a while, so that what is parked can be seen to wait for nothing but people.
+    """
+    began, quiet = world.loop.seconds, 0
+    patient = world.random.random() < 0.3
+    people.away = patient
+    people.calm = True
     while quiet < 3:
         await asyncio.sleep(8.0)
+        calm_seconds = world.loop.seconds - began
+        people.away = patient and calm_seconds < 1.5 * PARKED_AFTER_SECONDS
         world.sync()
+        world.auditor.judge_calm(calm_seconds)
         left = world.auditor.unsettled() + _undone(world.store)
         quiet = 0 if left else quiet + 1
-        if world.loop.seconds > limit:
+        if calm_seconds > SETTLED_WITHIN_SECONDS:
             raise Violation(f"stuck {SETTLED_WITHIN_SECONDS:g} s after the last fault: " + "; ".join(left[:8]))
 
 
@@ -158,62 +159,6 @@ def _replicas(world: World) -> list[Replica]:
 
 def _runner(tools: Tools, process: Process) -> Service:
     return build_runner(tools, [ScriptedExecutor(process, "anthropic"), ScriptedExecutor(process, "echo")])
-
-
-# What is there before the first step
-
-_written: list[tuple[str, Sequence[Append]]] = []
-
-
-class _Noting(MemoryStore):
-    async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
-        _written.append((category, appends))
-        return await super().append(category, appends)
-
-
-def _fresh_store() -> MemoryStore:
-    """A record in which people, a project and the definitions stand already; made once, repeated for each seed."""
-    store = MemoryStore(mint_claim=nonce)
-    with seeded(Random(0)), asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        if not _written:
-            runner.run(_found())
-        runner.run(_repeat(store))
-    return store
-
-
-async def _repeat(store: MemoryStore) -> None:
-    for category, appends in _written:
-        result = await store.append(category, appends)
-        assert result.outbox is not None
-        await store.published(result.outbox)
-
-
-async def _found() -> None:
-    store = _Noting()
-    bus = MemoryBus(MemoryBroker())
-    await bus.start()
-    publisher = Publisher(bus, store)
-    owner: Owner[identity.State, identity.Command] = Owner(
-        identity.CATEGORY, identity.decide, store=store, publisher=publisher
-    )
-    workflows = LEADS[0].model_copy(update={"name": "workflows@example.com"})
-    people = [(person, "user") for person in (DEVELOPER, *LEADS)] + [(workflows, "service_user")]
-    commands: list[tuple[Any, identity.Command]] = [
-        (_user(p), identity.RegisterUser.model_validate({"email": p.name, "name": p.name, "kind": kind}))
-        for p, kind in people
-    ]
-    commands.append((_ids.project(GROUP, "core"), identity.CreateProject(key="core", name="Core")))
-    for stream_id, command in commands:
-        item = Item(stream_id, command, Actor(kind="system", name="api"), mint(), tenant_group=GROUP, tenant=TENANT)
-        (done,) = await owner.handle([item])
-        assert not isinstance(done, Exception), done
-    await Definitions(store, publisher).sync(
-        SyncDefinitions(command_id=mint(), deadline=store.clock, principal=LEADS[0], files=catalogue.files())
-    )
-
-
-def _user(person: Principal) -> Any:
-    return _ids.user(GROUP, person.name)
 
 
 # Judgement of the record as a whole
