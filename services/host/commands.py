@@ -1,6 +1,5 @@
 """What `minutebook serve`, `minutebook migrate` and `minutebook provision` do."""
 
-import asyncio
 import json
 import os
 import sys
@@ -12,6 +11,7 @@ import typer
 from contracts.errors import MinutebookError, Unavailable
 from libs.config import Secrets, Settings
 from libs.config.settings import unknown
+from libs.process import loop
 from libs.process.tools import open_tools
 from libs.telemetry import logs, tracing
 from libs.telemetry.logs import get_logger
@@ -120,7 +120,7 @@ def run_provisioning(
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    return _explained(lambda: asyncio.run(work))
+    return _explained(lambda: loop.run(work))
 
 
 def _explained(act: Callable[[], T]) -> T:

@@ -14,6 +14,7 @@ from contracts.envelope import Owner as ServiceName
 from contracts.errors import Rejected, Unavailable
 from libs.config import Secrets, Settings
 from libs.process import Service, Tools, http
+from libs.process.loop import settle
 from libs.process.ops import ops_app
 from libs.process.tools import open_tools
 from libs.telemetry import metrics
@@ -79,6 +80,7 @@ class Host:
             # What a service starts inherits the context, so its log lines name it.
             with bound_contextvars(service=service.name):
                 await service.start()
+        settle()
         _log.info("listening", ops_url=self.ops_url, services=list(self._names), **self._api())
 
     async def stop(self) -> bool:
