@@ -10,6 +10,8 @@ from contracts.errors import Malformed
 JSON_DEPTH_MAX = 64
 JSON_INT_DIGITS_MAX = 400
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
 
 def canonical(value: Any) -> bytes:
     """Return the canonical JSON of a value: sorted keys, no blanks, UTF-8. `1.0` stays a float.
@@ -18,7 +20,7 @@ def canonical(value: Any) -> bytes:
         contracts.errors.Malformed: the value holds NaN, an infinity or a lone surrogate.
     """
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        return _CANONICAL.encode(value).encode()
     except (ValueError, UnicodeEncodeError, RecursionError) as error:
         raise Malformed("json.not_canonical", f"the value cannot be kept as JSON: {error}") from error
 

@@ -29,6 +29,12 @@ class _Tracing:
     """Where spans go. Until `configure` runs they go nowhere and trace context is passed on as it came."""
 
     provider: AnyTracerProvider = NoOpTracerProvider()
+    tracer: Tracer = provider.get_tracer(_SCOPE)
+
+    @classmethod
+    def use(cls, provider: AnyTracerProvider) -> None:
+        """Send spans there from now on. Making a tracer costs more than a span, so it is made once."""
+        cls.provider, cls.tracer = provider, provider.get_tracer(_SCOPE)
 
 
 def configure(service: str) -> None:
@@ -37,19 +43,19 @@ def configure(service: str) -> None:
     exporter = _otlp_exporter()
     if exporter is not None:
         provider.add_span_processor(BatchSpanProcessor(exporter))
-    _Tracing.provider = provider
+    _Tracing.use(provider)
 
 
 def shutdown() -> None:
     """Export what is buffered and stop tracing."""
     if isinstance(_Tracing.provider, TracerProvider):
         _Tracing.provider.shutdown()
-    _Tracing.provider = NoOpTracerProvider()
+    _Tracing.use(NoOpTracerProvider())
 
 
 def tracer() -> Tracer:
     """The tracer of this process, for spans that `span` cannot express."""
-    return _Tracing.provider.get_tracer(_SCOPE)
+    return _Tracing.tracer
 
 
 @contextmanager
@@ -89,11 +95,11 @@ def recorded() -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    _Tracing.provider = provider
+    _Tracing.use(provider)
     try:
         yield exporter
     finally:
-        _Tracing.provider = before
+        _Tracing.use(before)
         provider.shutdown()
 
 
