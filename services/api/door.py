@@ -21,6 +21,7 @@ from libs.process.dbclock import DatabaseClock
 from libs.telemetry.tracing import current_traceparent
 from services.api.auth import Authenticator
 from services.api.bodies import StrictRequest
+from services.api.lean import caller_of, is_lean
 from services.api.queries import Queries
 from services.api.views import Views
 from services.api.waiting import Waiting
@@ -85,6 +86,9 @@ class DoorRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        call = None
+        if is_lean(self.endpoint):
+            call = caller_of(self.endpoint, path=self.path, status=self.status_code or 200, door=Door)
         reads = "GET" in (self.methods or ())
         needed = READ if reads else str(self.tags[0])
 
@@ -96,7 +100,7 @@ class DoorRoute(APIRoute):
             strict = StrictRequest(request.scope, request.receive)
             if not reads:
                 await strict.take(bytes_max=door.tools.settings.request_bytes_max)
-            return await handle(strict)
+            return await handle(strict) if call is None else await call(strict, caller, door)
 
         return guarded
 

@@ -12,6 +12,7 @@ from minutebook.models import DecideRequest, DecisionAccepted, DecisionView, Inb
 from minutebook.models.states import DecisionOutcome
 from services.api import cursors
 from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor
+from services.api.lean import lean
 from services.api.parameters import PAGE_LIMIT, PAGE_LIMIT_MAX, Cursor, IdempotencyKey, Limit
 from services.api.problems import documented
 
@@ -55,6 +56,7 @@ async def get_decision(decision_id: UUID, caller: Caller, door: TheDoor) -> Deci
 
 
 @router.post("/decisions/{decision_id}/{outcome}", responses=documented(400, 401, 403, 404, 409, 413, 415, 422, 503))
+@lean
 async def decide(
     decision_id: UUID,
     outcome: DecisionOutcome,

@@ -26,6 +26,7 @@ from minutebook.models import (
 )
 from minutebook.models.states import RunState
 from services.api.door import PREFIX, SECURED, Caller, Door, DoorRoute, TheDoor
+from services.api.lean import lean
 from services.api.parameters import PAGE_LIMIT, Cursor, IdempotencyKey, Limit, Moment, Text, Wait
 from services.api.problems import documented
 from services.api.queries import RunFilter
@@ -39,6 +40,7 @@ _CHANGE: Final = documented(400, 401, 403, 404, 409, 413, 415, 422, 503)
 
 
 @router.post("/definitions/{definition_id}/runs", status_code=201, responses=_CHANGE)
+@lean
 async def start_run(
     definition_id: str,
     body: StartRunRequest,
@@ -70,6 +72,7 @@ async def start_run(
 
 
 @router.post("/definitions/{definition_id}/runs:batch", responses=_CHANGE)
+@lean
 async def start_runs(definition_id: str, body: StartRunsRequest, caller: Caller, door: TheDoor) -> RunsStarted:
     """Start many runs of the active version. Each is started or refused by itself; the answers are in their order.
 
@@ -122,6 +125,7 @@ async def list_runs(
 
 
 @router.get("/runs/{run_id}", responses=_READ)
+@lean
 async def get_run(run_id: UUID, caller: Caller, door: TheDoor, wait: Wait = 0.0) -> RunView:
     """A run with its steps, what it waits for, its effects and its cost.
 
