@@ -30,6 +30,14 @@ sim SEEDS="1000" *OPTIONS:
 sim-teeth SEEDS="200":
     {{venv}}/python -m tests.simulation --teeth --seeds {{SEEDS}}
 
+# Kill everything that can be killed while runs are under way, then count at the target
+chaos *OPTIONS:
+    {{venv}}/python -m tests.chaos {{OPTIONS}}
+
+# Take each guard of the design out of a copy of the sources, and see its test fail
+guards *WORDS:
+    {{venv}}/python -m tests.guards {{WORDS}}
+
 # What can be checked without a server, in under a minute
 check:
     {{venv}}/ruff check .

@@ -1,0 +1,280 @@
+"""The sentences of the design that close a hole, where each is kept, and the tests that fail without it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Takes one part of a guard away: `text` stands exactly once in `file`, and `instead` goes in its place."""
+
+    file: str
+    text: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A guard. Where two stand behind each other, all changes together take it away. Every test fails then."""
+
+    sentence: str
+    changes: tuple[Change, ...]
+    tests: tuple[str, ...]
+
+
+_OWNER: Final = "libs/owner/owner.py"
+_EFFECT: Final = "libs/domain/effect.py"
+_STATEMENTS: Final = "libs/eventstore/statements.py"
+_TAIL: Final = "libs/eventstore/tail.py"
+_CLAIMS: Final = "libs/eventstore/claims.py"
+
+_EFFECTS: Final = "tests/service/test_effects.py::"
+_RACES: Final = "tests/conformance/test_store_races.py::"
+
+GUARDS: Final[tuple[Guard, ...]] = (
+    Guard(
+        "`now` comes from the query that loaded the batch, never from the process",
+        (Change(_OWNER, "return load.now, known", "return datetime.now(load.now.tzinfo), known"),),
+        (
+            "tests/guards/test_clock.py::test_a_process_that_is_behind_moves_a_due_wake_on_and_does_not_loop",
+            "tests/guards/test_clock.py::test_facts_are_dated_by_the_database",
+        ),
+    ),
+    Guard(
+        "The same command sent again gets the same answer: a lost reply is no conflict",
+        (
+            Change(
+                _OWNER,
+                "if not held[item.stream_id].done.isdisjoint(_done(item.actor, item.causation)):",
+                "if False:",
+            ),
+            Change("libs/domain/decision.py", "if state.command_id == command.command_id:", "if False:"),
+        ),
+        ("tests/service/test_decisions.py::test_the_same_command_sent_to_both_replicas_gets_the_same_reply",),
+    ),
+    Guard(
+        "State remembers the command that decided, whatever its decider says when it comes again",
+        (
+            Change(
+                _OWNER,
+                "if not held[item.stream_id].done.isdisjoint(_done(item.actor, item.causation)):",
+                "if False:",
+            ),
+        ),
+        (
+            "tests/guards/test_lost_reply.py::"
+            "test_the_same_command_is_known_again_by_every_replica_and_another_is_refused",
+            "tests/guards/test_lost_reply.py::test_a_command_is_not_carried_out_again_after_what_it_did_was_undone",
+        ),
+    ),
+    Guard(
+        "Another command than the one that decided gets the conflict",
+        (Change("libs/domain/decision.py", "if state.command_id == command.command_id:", "if True:"),),
+        ("tests/service/test_decisions.py::test_of_two_simultaneous_answers_one_wins_and_the_other_hears_who",),
+    ),
+    Guard(
+        "One duplicate trigger key in a batch leaves the innocent recorded",
+        (
+            Change(
+                _STATEMENTS,
+                "on conflict (stream_id) do nothing returning stream_id)",
+                "returning stream_id)",
+            ),
+        ),
+        ("tests/guards/test_triggers.py::test_one_run_that_exists_leaves_199_others_recorded",),
+    ),
+    Guard(
+        "An effect's pending requires a run that is neither cancelled nor suspended",
+        (
+            Change(
+                _EFFECT,
+                'return facts(pending, guards=(Guard("run", state.run_id, lifecycle.RUN_ACTIVE),))',
+                "return facts(pending)",
+            ),
+        ),
+        (
+            "tests/guards/test_cancel_race.py::test_nothing_is_announced_after_a_cancel_was_answered",
+            _EFFECTS + "test_a_cancelled_run_writes_nothing",
+        ),
+    ),
+    Guard(
+        "A guard is locked: it waits behind an uncommitted change and is judged by it",
+        (Change(_STATEMENTS, "       for share of h) held)", "       ) held)"),),
+        (_RACES + "test_a_guard_waits_behind_an_uncommitted_change_and_is_judged_by_it",),
+    ),
+    Guard(
+        "An answer requires its run open",
+        (
+            Change(
+                "libs/domain/decision.py",
+                'return facts(answered, guards=(Guard("run", run_id, lifecycle.RUN_ACTIVE),), blobs=command.blobs)',
+                "return facts(answered, blobs=command.blobs)",
+            ),
+        ),
+        ("tests/service/test_decisions.py::test_no_answer_is_recorded_after_the_cancel_that_it_raced",),
+    ),
+    Guard(
+        "A claim is guarded by its run being open",
+        (Change(_CLAIMS, "r.state = any($4::text[])", "$4::text[] is not null"),),
+        (_RACES + "test_a_claim_waits_behind_an_uncommitted_suspension_and_drops_the_work",),
+    ),
+    Guard(
+        "Readers of the whole history stop below the oldest open transaction",
+        (
+            Change(
+                _TAIL,
+                "and (e.era < (select max(era) from eras) or e.xid < pg_snapshot_xmin(pg_current_snapshot()))",
+                "",
+            ),
+        ),
+        (
+            _RACES + "test_the_tail_loses_nothing_under_concurrent_writers",
+            _RACES + "test_the_tail_stops_below_an_open_transaction",
+        ),
+    ),
+    Guard(
+        "Readers order by (era, xid, position): a cursor on position alone loses facts",
+        (
+            Change(
+                _TAIL,
+                "where (e.era, e.xid, e.position) > ($1::int, $2::text::xid8, $3::bigint)",
+                "where e.position > $3::bigint and $1::int >= 0 and $2::text is not null",
+            ),
+            Change(_TAIL, "order by e.era, e.xid, e.position limit", "order by e.position limit"),
+        ),
+        ("tests/guards/test_tail_order.py::test_a_fact_of_a_lower_position_that_commits_later_is_read",),
+    ),
+    Guard(
+        "A woken owner always moves its wake",
+        (
+            Change(
+                _OWNER,
+                "moves.append((item.stream_id, before.version, self._later(before.state, now)))",
+                "pass",
+            ),
+        ),
+        ("tests/conformance/test_owner.py::test_a_due_stream_is_moved_on_whatever_comes_of_it",),
+    ),
+    Guard(
+        "A woken owner moves its wake on failure too",
+        (Change(_OWNER, "        if due:\n", "        if due and False:\n"),),
+        ("tests/conformance/test_owner.py::test_a_due_stream_is_moved_on_whatever_comes_of_it",),
+    ),
+    Guard(
+        "A call that has not started within the limit after its announcement is not made",
+        (
+            Change(
+                "services/effects/ledger.py",
+                "if monotonic() - call.announced_at > self._start_seconds:",
+                "if False:",
+            ),
+        ),
+        (
+            "tests/guards/test_frozen.py::test_a_process_that_was_frozen_before_its_call_does_not_make_it",
+            _EFFECTS + "test_a_call_that_did_not_start_in_time_is_not_made",
+        ),
+    ),
+    Guard(
+        "No verdict before the call's timeout plus a margin",
+        (Change(_EFFECT, " or now < _overdue_at(state, now):", ":"),),
+        (_EFFECTS + "test_what_a_crash_left_pending_is_in_doubt_once_no_call_can_be_under_way",),
+    ),
+    Guard(
+        "A reply that never came is in doubt, never connector_unavailable",
+        (
+            Change(
+                "services/effects/connectors.py",
+                "return Doubt(claim=claim, reason=reason[:MESSAGE_CHARS_MAX])",
+                'return Fail(claim=claim, failure_class="connector_unavailable", message=reason)',
+            ),
+        ),
+        (_EFFECTS + "test_an_answer_that_never_came_is_in_doubt_and_never_called_again",),
+    ),
+    Guard(
+        "A call that was sent when the service stopped is in doubt",
+        (
+            Change(
+                "services/effects/ledger.py",
+                "return Doubt(claim=call.claim, reason=reason) if call.sent else _not_sent(call, reason)",
+                "return _not_sent(call, reason)",
+            ),
+        ),
+        (_EFFECTS + "test_a_service_that_stops_in_mid_call_says_that_it_does_not_know",),
+    ),
+    Guard(
+        "An effect's report with an old claim is refused",
+        (Change(_EFFECT, "if command.claim != state.claim:", "if False:"),),
+        ("tests/unit/test_effect.py::test_another_call_may_not_report",),
+    ),
+    Guard(
+        "An attempt's report with an old claim is refused",
+        (
+            Change("libs/domain/attempt.py", "if claim is None or claim != state.claim:", "if claim is None:"),
+            Change(_STATEMENTS, '"(excluded.gate is null or h.claim = excluded.gate)"', '"true"'),
+        ),
+        ("tests/service/test_runner.py::test_a_late_report_during_anothers_execution_writes_nothing",),
+    ),
+    Guard(
+        "Stream ids are locked in order, or writers deadlock",
+        (Change(_STATEMENTS, "   order by i.stream_id\n  on conflict", "  on conflict"),),
+        (_RACES + "test_heads_are_locked_in_order_of_their_ids",),
+    ),
+    Guard(
+        "A new stream whose expected version is not zero is refused",
+        (
+            Change(
+                _STATEMENTS,
+                'f"coalesce((select x.version from {heads.table} x where x.stream_id = i.stream_id), 0)'
+                ' = i.version - i.appended"',
+                '"true"',
+            ),
+        ),
+        ("tests/conformance/test_event_store_append.py::test_a_new_stream_expects_zero",),
+    ),
+    Guard(
+        "What the sweep publishes again has a new message id: the dedupe window swallows an old one",
+        (
+            Change(
+                "services/scheduler/sweep.py",
+                'again = f"{token.era}.{token.xid}.{mint()}"',
+                'again = f"{token.era}.{token.xid}" if mint() else ""',
+            ),
+        ),
+        ("tests/service/test_scheduler.py::test_what_is_published_again_has_a_new_message_id",),
+    ),
+    Guard(
+        "The history refuses change, even to its owner",
+        (
+            Change(
+                "libs/postgres/migrations/0001_event_store.sql",
+                "create trigger append_only before update or delete on workflow_history",
+                "create trigger append_only before update on workflow_history",
+            ),
+        ),
+        ("tests/conformance/test_store_record.py::test_history_is_append_only_even_for_its_owner",),
+    ),
+    Guard(
+        "A delivery is not read before its signature was judged",
+        (
+            Change(
+                "services/api/webhooks.py",
+                "if not verify_signature(raw, request.headers.get(source.signature_header), secret.encode()):",
+                "if not verify_signature and secret:",
+            ),
+        ),
+        ("tests/service/test_api_webhooks.py::test_what_is_not_authentic_is_refused_and_stores_nothing",),
+    ),
+    Guard(
+        "Another tenant group's things do not exist",
+        (
+            Change(
+                _OWNER,
+                "if group is not None and item.tenant_group is not None and group != item.tenant_group:",
+                "if False:",
+            ),
+        ),
+        ("tests/conformance/test_owner.py::test_another_groups_stream_does_not_exist",),
+    ),
+)
+
+__all__ = ["GUARDS", "Change", "Guard"]
