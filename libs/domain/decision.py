@@ -16,6 +16,7 @@ from libs.domain.core import NOTHING, Category, Decided, Guard, facts, never
 from minutebook.models.states import DecisionOutcome
 
 _UNBOUND: Final = RoleBinding()
+_OVER: Final = frozenset(lifecycle.RUN) - lifecycle.RUN_OPEN - {"absent"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Answer(Frozen):
 
 
 class Withdraw(Frozen):
-    """The run ended: nobody needs to answer any more."""
+    """The run ended: nobody needs to answer any more. Holds only while it is over."""
 
     reason: str
 
@@ -81,9 +82,10 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
         case Answer():
             return _answer(command, state, now)
         case Withdraw():
-            if state.status != "open":
+            if state.status != "open" or state.run_id is None:
                 return NOTHING
-            return facts(DecisionWithdrawn(at=now, reason=command.reason))
+            # The message may be older than a retry that opened the run again, with this decision in it.
+            return facts(DecisionWithdrawn(at=now, reason=command.reason), guards=(Guard("run", state.run_id, _OVER),))
         case Look():
             return NOTHING
         case _:

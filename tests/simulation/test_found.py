@@ -6,11 +6,15 @@ from uuid import UUID, uuid4
 
 from contracts import ids
 from contracts.base import Actor, BlobRef, Event, Metadata
+from contracts.envelope import Address, Envelope
 from contracts.errors import Rejected
 from contracts.events import effect as f
 from contracts.events import run as r
+from contracts.events.decision import DecisionOpened, RoleBinding
 from contracts.events.identity import UserRegistered
+from contracts.subjects import history
 from libs.bus.memory import MemoryBroker, MemoryBus
+from libs.bus.port import Message
 from libs.config import Secrets, Settings
 from libs.domain import run
 from libs.domain.categories import CATEGORIES
@@ -18,6 +22,7 @@ from libs.eventstore.memory import MemoryStore
 from libs.eventstore.port import Append
 from libs.owner import Done, Item, Owner, Publisher
 from libs.process import Tools
+from services.decision.app import build as build_decision
 from services.effects.app import build
 from services.scheduler.wakes import wake_message
 from tests.simulation.people import GROUP, LEADS, TENANT
@@ -137,6 +142,40 @@ async def test_a_command_that_changes_nothing_leaves_a_parked_run_due() -> None:
     assert isinstance(done, Done)
     assert not done.changed
     assert store.rows["run"][run_id].wake_at == store.clock
+
+
+async def test_a_late_message_of_a_failure_withdraws_nothing_of_a_run_that_was_retried_since() -> None:
+    """Found by seed 482: the run waited for ever for a decision that nobody could answer any more."""
+    store, bus, run_id, decision_id = MemoryStore(), MemoryBus(MemoryBroker()), uuid4(), uuid4()
+    at = store.clock
+    failed = r.RunFailed(at=at, failure_class="timeout", reason="it took too long")
+    await _write(store, "run", run_id, _created(store), r.RunStarted(at=at), failed, r.RunResumed(at=at))
+    opened = DecisionOpened(
+        at=at,
+        run_id=run_id,
+        definition_id="trial",
+        step="d",
+        title="d",
+        round=1,
+        role="lead",
+        binding=RoleBinding(roles=("lead",)),
+        outcomes=("approve",),
+        artifact_step=None,
+        artifact=None,
+        initiated_by=OWNER,
+        project_id=None,
+    )
+    await _write(store, "decision", decision_id, opened)
+    settings = Settings(postgres_dsn="postgresql://nowhere", nats_url="nats://nowhere")
+    service = build_decision(Tools(settings=settings, secrets=Secrets(), pool=None, store=store, bus=bus))
+    await service.start()
+
+    envelope = Envelope(era=1, facts=(Address(stream_id=run_id, version=3, correlation=run_id),))
+    await bus.publish([Message(history("run.failed"), envelope.model_dump_json().encode(), id="late")])
+    await bus.quiesce()
+    await service.stop()
+
+    assert store.rows["decision"][decision_id].state == "open"
 
 
 def _writing(store: MemoryStore, effect_id: UUID) -> Sequence[Event]:
