@@ -46,6 +46,14 @@ check:
     {{venv}}/lint-imports
     {{venv}}/pytest tests/unit tests/properties tests/contracts tests/architecture
 
+# Measure the product: `just bench --quick`, `just bench --only S1,S2 --out FILE.json`
+bench *OPTIONS:
+    {{venv}}/python -m tests.bench {{OPTIONS}}
+
+# Show where one run's time goes, hop by hop
+profile *OPTIONS:
+    {{venv}}/python -m tests.bench.profile {{OPTIONS}}
+
 # Format the code
 fmt:
     {{venv}}/ruff check --fix .

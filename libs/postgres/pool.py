@@ -22,8 +22,12 @@ STATEMENTS_CACHED_MAX: Final = 256
 APP_ROLE: Final = "minutebook_app"
 """The role that services act as. The first migration makes it."""
 
-_ROLE_SETTINGS: Final = {"plan_cache_mode": "force_generic_plan", "jit": "off"}
-"""What the role has set for itself. PostgreSQL applies that at a login only, not when another login takes the role."""
+_ROLE_SETTINGS: Final = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
+"""How statements of services are planned: once, and by index wherever there is one.
+
+Plans are made while tables are small or not analysed yet, and kept: one that reads a whole table of heads would go on
+doing so, at every append, until the next analysis. (What a role has set for itself counts at its own login only.)
+"""
 
 _MAY_NOT: Final = (
     asyncpg.InsufficientPrivilegeError,  # the login is no member of the role

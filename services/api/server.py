@@ -14,11 +14,11 @@ _log = get_logger("api")
 
 
 class ApiService(Service):
-    """The api with its HTTP server. `app` can also be called without one."""
+    """The api with its HTTP server. `app` can also be called without one; `waiting` are callers with time to wait."""
 
     def __init__(self, tools: Tools, app: FastAPI, waiting: Waiting) -> None:
         super().__init__("api", tools, duties=[waiting.looking])
-        self._waiting = waiting
+        self.waiting = waiting
         self.app = app
         self._settings = tools.settings
         self._running: http.RunningHttp | None = None
@@ -46,7 +46,7 @@ class ApiService(Service):
 
     async def stop(self) -> None:
         """Take no more requests, answer those in hand, then stop as every service does."""
-        self._waiting.close()
+        self.waiting.close()
         if self._running is not None:
             await self._running.stop()
         await super().stop()

@@ -23,10 +23,10 @@ def main() -> None:
     options = parser.parse_args()
     wanted = scenarios(QUICK if options.quick else Sizes())
     if options.only:
-        names = options.only.split(",")
-        wanted = [scenario for scenario in wanted if any(scenario.name.startswith(name) for name in names)]
+        names = set(options.only.split(","))
+        wanted = [scenario for scenario in wanted if names & {scenario.name, scenario.name.partition("-")[0]}]
     logs.configure("bench", level="error")
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=150)
     disk_ms = disk_probe()
     console.print(f"a write with fdatasync takes {disk_ms} ms here", style="dim")
     records = asyncio.run(take(wanted, console))
