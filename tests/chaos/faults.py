@@ -10,7 +10,7 @@ from typing import Final
 from tests.chaos.fleet import Fleet, Slot
 from tests.support.fleet import OwnNats, OwnPostgres
 
-PASSES_MAX: Final = 8
+PASSES_MAX: Final = 4
 """A fault point strikes at the first to this pass of its place."""
 
 FREEZE_SECONDS: Final = 4.5
@@ -31,6 +31,9 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The fault points that each service comes by in these trials."""
 
+FROZEN: Final = frozenset({"runner", "scheduler", "effects", "planner"})
+"""Services that are frozen: they hold leases, announce calls, or decide on what they have cached."""
+
 _CUT: Final = """
 select pg_terminate_backend(pid) from pg_stat_activity
 where usename = 'minutebook_app' and state = 'active' and pid <> pg_backend_pid()
@@ -38,6 +41,15 @@ where usename = 'minutebook_app' and state = 'active' and pid <> pg_backend_pid(
 limit 1
 """
 _CUT_ALL: Final = "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'minutebook_app'"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something to do to an installation; to one process where it has a slot."""
+
+    name: str
+    strike: Callable[[], Awaitable[None]]
+    slot: Slot | None = None
 
 
 @dataclass
@@ -50,18 +62,20 @@ class Faults:
     random: random.Random
     struck: Counter[str] = field(default_factory=Counter)
 
-    def plan(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+    def plan(self) -> list[Fault]:
         """All of them, in the order of the seed."""
-        planned: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+        planned: list[Fault] = []
         for slot in self.fleet.slots:
-            planned += [(f"kill {slot.service}", self._kill(slot))] * 3
-            planned += [(f"{slot.service} at {place}", self._doom(slot, place)) for place in PLACES[slot.service]]
-            if slot.service in {"runner", "scheduler", "effects", "planner"}:
-                planned.append((f"freeze {slot.service}", self._freeze(slot)))
-        planned += [("kill nats-server", self.kill_nats)] * 3
-        planned += [("kill nats-server and lose what it stored", self.wipe_nats)] * 2
-        planned += [("kill PostgreSQL", self.kill_postgres)] * 3
-        planned += [("cut connections in mid-commit", self.cut)] * 4
+            planned += [Fault(f"kill {slot.service}", self._kill(slot), slot)] * 3
+            planned += [
+                Fault(f"{slot.service} at {place}", self._doom(slot, place), slot) for place in PLACES[slot.service]
+            ]
+            if slot.service in FROZEN:
+                planned.append(Fault(f"freeze {slot.service}", self._freeze(slot), slot))
+        planned += [Fault("kill nats-server", self.kill_nats)] * 3
+        planned += [Fault("kill nats-server and lose what it stored", self.wipe_nats)] * 2
+        planned += [Fault("kill PostgreSQL", self.kill_postgres)] * 3
+        planned += [Fault("cut connections in mid-commit", self.cut)] * 4
         self.random.shuffle(planned)
         return planned
 
@@ -113,4 +127,4 @@ class Faults:
         return freeze
 
 
-__all__ = ["FREEZE_SECONDS", "PLACES", "Faults"]
+__all__ = ["PLACES", "Fault", "Faults"]

@@ -49,6 +49,11 @@ class Slot:
 
     doom_next: str = ""
 
+    @property
+    def is_doomed(self) -> bool:
+        """Whether its process, or the next one, is to die at a fault point and has not."""
+        return bool(self.doomed or self.doom_next)
+
 
 @dataclass
 class Fleet:
@@ -104,6 +109,11 @@ class Fleet:
         slot.doom_next = faultpoint
         self.kill(slot, "to be doomed")
 
+    def pardon(self, slot: Slot) -> None:
+        """Start the process anew, to live. The end of the one that is there is a kill too."""
+        slot.doom_next = ""
+        self.kill(slot, "to be pardoned")
+
     async def freeze(self, slot: Slot, *, seconds: float) -> None:
         """Stop a process in its tracks and let it go on later, believing that no time has passed."""
         process = slot.process
@@ -128,10 +138,10 @@ class Fleet:
             while (code := process.exitcode) is None:
                 slot.up = slot.up or _listens(slot.log, before)
                 await asyncio.sleep(_LOOK_SECONDS)
-            slot.up = False
+            doomed, slot.doomed, slot.up = slot.doomed, "", False
             if code == -signal.SIGKILL:
                 if not slot.killed:
-                    self.deaths.append(Death(slot.service, time.time(), slot.doomed.partition(":")[0]))
+                    self.deaths.append(Death(slot.service, time.time(), doomed.partition(":")[0]))
             else:
                 self.failed_starts += 1
                 await asyncio.sleep(_PAUSE_SECONDS)

@@ -21,7 +21,7 @@ from services.host.commands import run_services
 from services.host.roster import ORDER
 
 _PR_SET_PDEATHSIG: Final = 1
-_PRELOAD: Final = ("tests.chaos.forked", *(f"services.{name}.app" for name in ORDER))
+_PRELOAD: Final = ("tests.chaos.effects_alone", *(f"services.{name}.app" for name in ORDER))
 
 
 def context() -> ForkServerContext:
@@ -38,13 +38,23 @@ def start(forking: ForkServerContext, name: str, *, env: Mapping[str, str], log:
     return process
 
 
-def _serve(name: str, env: Mapping[str, str], log: str) -> None:
+def die_with_parent() -> None:
+    """End this process when the one that it was forked from ends, whatever ends that."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    os.setsid()
+
+
+def write_to(log: Path) -> None:
+    """Append everything that this process says to a file."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
+
+
+def _serve(name: str, env: Mapping[str, str], log: str) -> None:
+    die_with_parent()
+    os.setsid()
+    write_to(Path(log))
     os.environ.clear()
     os.environ.update(env)
     importlib.reload(faultpoints)  # it read the environment of the process that this one was forked from
@@ -54,4 +64,4 @@ def _serve(name: str, env: Mapping[str, str], log: str) -> None:
         sys.exit(ended.exit_code)
 
 
-__all__ = ["context", "start"]
+__all__ = ["context", "die_with_parent", "start", "write_to"]

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from libs.domain.effect import OVERDUE_AFTER
 from tests.chaos import judge
-from tests.chaos.faults import Faults
+from tests.chaos.faults import Fault, Faults
 from tests.chaos.fleet import Fleet
 from tests.chaos.ground import Ground
 from tests.chaos.people import People
@@ -29,11 +28,17 @@ SERVICES: Final = (
 """Two of those that hold leases or calls: what one of them drops, the other takes up."""
 
 BETWEEN_SECONDS: Final = 1.0
+FAULT_SECONDS: Final = 1.6
+"""How long a fault takes on average, with the pause before it: stories are paced to last as long as faults do."""
+
+LAST_SECONDS_MAX: Final = 30.0
 SETTLE_SECONDS_MAX: Final = 300.0
-QUIET_SECONDS: Final = 5.0
+QUIET_SECONDS: Final = 3.0
+SAY_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.5
-_WAITING: Final = frozenset({"run running", "effect pending"})
-"""All that may be left while nobody knows what became of a call."""
+
+A_WHILE: Final = timedelta(seconds=61)
+"""Longer than every watchdog; some of it is longer than a call that nobody reports is waited for."""
 
 Say = Callable[[str], None]
 
@@ -45,24 +50,46 @@ async def storm(
     drawn = random.Random(seed)
     faults = Faults(fleet, postgres, nats, drawn)
     plan = faults.plan()
-    async with People(fleet, drawn, patience=len(plan) * BETWEEN_SECONDS / 4) as people:
+    seconds = len(plan) * FAULT_SECONDS
+    async with People(fleet, drawn, patience=seconds * 0.35) as people:
         people.soon(people.answer_stories())
         for number in range(runs):
-            people.soon(_story(people, f"STORM-{seed}-{number}", after=drawn.uniform(0, people.patience)))
-        for number, (what, how) in enumerate(plan, start=1):
-            await asyncio.sleep(drawn.uniform(0, 2 * BETWEEN_SECONDS))
-            await how()
-            if number % 10 == 0:
-                left = await judge.still_open(ground, expected=runs)
-                say(f"{number} of {len(plan)} faults, last: {what}; open: {left}")
-        for slot in fleet.slots:
-            if slot.doomed or slot.doom_next:
-                faults.struck["never came by the place where it was to die"] += 1
-                slot.doom_next = ""
-                fleet.kill(slot, "to be doomed no more")
+            people.soon(_story(people, f"STORM-{seed}-{number}", after=drawn.uniform(0, seconds * 0.25)))
+        await _strike(ground, faults, plan, runs=runs, say=say)
         people.patience = 0
-        await settle(ground, fleet, expected=runs, say=say)
-        return await judge.judge(ground, fleet, people), faults
+        unsettled = await settle(ground, fleet, expected=runs, say=say)
+        findings = await judge.judge(ground, fleet, people)
+    findings.violated(unsettled)
+    return findings, faults
+
+
+async def _strike(ground: Ground, faults: Faults, plan: list[Fault], *, runs: int, say: Say) -> None:
+    """Strike one after the other. A process that is to die at a place is spared until it has come by there."""
+    left = list(plan)
+    while left:
+        fault = next((fault for fault in left if fault.slot is None or not fault.slot.is_doomed), None)
+        if fault is None:
+            await _last_words(faults)
+            continue
+        left.remove(fault)
+        await asyncio.sleep(faults.random.uniform(0, 2 * BETWEEN_SECONDS))
+        await fault.strike()
+        if (struck := len(plan) - len(left)) % 10 == 0:
+            still = await judge.still_open(ground, expected=runs)
+            say(f"{struck} of {len(plan)} faults, last: {fault.name}; open: {still}")
+    await _last_words(faults)
+
+
+async def _last_words(faults: Faults) -> None:
+    """Wait for those who are to die at a place, and let go on without it who does not come by."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + LAST_SECONDS_MAX
+    while doomed := [slot for slot in faults.fleet.slots if slot.is_doomed]:
+        if loop.time() > ends:
+            for slot in doomed:
+                faults.struck["never came by the place where it was to die"] += 1
+                faults.fleet.pardon(slot)
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _story(people: People, key: str, *, after: float) -> None:
@@ -70,28 +97,31 @@ async def _story(people: People, key: str, *, after: float) -> None:
     await people.deliver(key)
 
 
-async def settle(ground: Ground, fleet: Fleet, *, expected: int, say: Say) -> None:
-    """Wait until nothing is open, then let the time pass after which a call that nobody reported is in doubt."""
+async def settle(
+    ground: Ground, fleet: Fleet, *, expected: int, say: Say, quiet_seconds: float = QUIET_SECONDS
+) -> list[str]:
+    """Wait until nothing is open. Where nothing moves any more time passes at once, until watchdogs and doubts are due.
+
+    Returns what stays open all the same.
+    """
     await fleet.all_up()
-    if await _until(ground, lambda left: left <= _WAITING, expected=expected, say=say):
-        await ground.shift(OVERDUE_AFTER + timedelta(seconds=1))
-        await _until(ground, lambda left: not left, expected=expected, say=say)
-
-
-async def _until(ground: Ground, fits: Callable[[frozenset[str]], bool], *, expected: int, say: Say) -> dict[str, int]:
-    """Wait until what is open fits and has stayed the same for a while: a call may take a moment to be reported."""
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(SETTLE_SECONDS_MAX):
-        since = loop.time()
-        before: dict[str, int] | None = None
-        while True:
-            left = await judge.still_open(ground, expected=expected)
-            if left != before:
-                since, before = loop.time(), left
-                say(f"open: {left}")
-            if fits(frozenset(left)) and (not left or loop.time() - since > QUIET_SECONDS):
-                return left
-            await asyncio.sleep(_LOOK_SECONDS)
+    began = said = since = loop.time()
+    before: dict[str, int] | None = None
+    while left := await judge.still_open(ground, expected=expected):
+        now = loop.time()
+        if left != before:
+            since, before = now, left
+        if now - since > quiet_seconds:
+            await ground.shift(A_WHILE)
+            since = now
+        if now - said > SAY_SECONDS:
+            said = now
+            say(f"open: {left}")
+        if now - began > SETTLE_SECONDS_MAX:
+            break
+        await asyncio.sleep(_LOOK_SECONDS)
+    return [f"still open after {SETTLE_SECONDS_MAX:g} s: {what}, {count}" for what, count in left.items()]
 
 
 __all__ = ["SERVICES", "settle", "storm"]

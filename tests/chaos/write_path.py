@@ -6,7 +6,7 @@ moment for each call, so that moments within it are met.
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -21,7 +21,10 @@ from tests.chaos.storm import settle
 from tests.support.stack import PREFIX
 
 WRITING: Final = ("planner", "decision", "effects", "effects", "scheduler", "api")
-AT_ONCE: Final = 16
+AT_ONCE: Final = 8
+SETTLING_SECONDS: Final = 1
+"""How long a writer waits for its write before it begins the next one: what a kill left pending takes minutes."""
+
 CALL_SECONDS: Final = 0.03
 LIFE_SECONDS_MAX: Final = 0.4
 PASSES_MAX: Final = 4
@@ -80,9 +83,14 @@ async def write_path(
                 told = len(fleet.deaths)
                 say(f"{told} of {kills} kills, {len(people.runs)} writes approved")
         await asyncio.gather(*reaping, *writers)
-        _pardon(fleet, slots)
-        await settle(ground, fleet, expected=len(people.runs), say=say)
-        return await judge.judge(ground, fleet, people)
+        fleet.on_start = None
+        for slot in slots:
+            if slot.is_doomed:
+                fleet.pardon(slot)
+        unsettled = await settle(ground, fleet, expected=len(people.runs), say=say)
+        findings = await judge.judge(ground, fleet, people)
+    findings.violated(unsettled)
+    return findings
 
 
 async def _write(people: People, reaper: _Reaper, name: str) -> None:
@@ -109,15 +117,7 @@ async def _write(people: People, reaper: _Reaper, name: str) -> None:
         except (Refused, TimeoutError) as error:
             people.refused.append(f"{type(error).__name__}: {error}")
             return
-        await people.send("GET", f"{PREFIX}/runs/{run_id}", by="lena@example.com", params={"wait": 1})
-
-
-def _pardon(fleet: Fleet, slots: Sequence[Slot]) -> None:
-    """Let processes live from here on."""
-    fleet.on_start = None
-    for slot in slots:
-        if slot.doomed:
-            fleet.kill(slot, "to be doomed no more")
+        await people.send("GET", f"{PREFIX}/runs/{run_id}", by="lena@example.com", params={"wait": SETTLING_SECONDS})
 
 
 __all__ = ["WRITING", "write_path"]
