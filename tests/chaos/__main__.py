@@ -2,6 +2,8 @@
 
 import argparse
 import asyncio
+import logging
+import os
 import secrets
 import sys
 import tempfile
@@ -22,7 +24,7 @@ from tests.chaos.judge import Findings
 from tests.chaos.storm import SERVICES, storm
 from tests.chaos.write_path import WRITING, write_path
 from tests.support.fleet import own_nats, own_postgres
-from tests.support.stack import gone
+from tests.support.stack import children, gone
 
 SHOWN_MAX: Final = 20
 
@@ -34,6 +36,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 31), help="draws faults and answers")
     parser.add_argument("--keep", action="store_true", help="leave logs and the target's record behind")
     asked = parser.parse_args()
+    # The target runs in this process, and tells at length of each caller that was killed in its call.
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
     _say(f"seed {asked.seed}")
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     for trial in ("storm", "write_path"):
@@ -89,17 +93,19 @@ async def _database(dsn: Callable[[str, str], str]) -> tuple[str, str]:
 
 
 def _left_behind() -> list[str]:
-    """Every process below this one must be gone, but for those that forking itself needs."""
-    left = [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if not any("multiprocessing" in part for part in process.cmdline())
-    ]
+    """Every process below this one must end, but for those that forking itself needs."""
     try:
-        gone(left)
+        gone([process for process in children(os.getpid()) if not _forks(process)])
     except AssertionError as error:
         return [f"left behind: {error}"]
     return []
+
+
+def _forks(process: psutil.Process) -> bool:
+    try:
+        return any("multiprocessing" in part for part in process.cmdline())
+    except psutil.Error:
+        return False
 
 
 def _report(trial: str, fleet: Fleet, findings: Findings, struck: Mapping[str, int]) -> None:

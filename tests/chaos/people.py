@@ -112,6 +112,8 @@ class People:
         while True:
             for person in sorted(set(ROLES.values())):
                 response = await self.send("GET", f"{PREFIX}/inbox", by=person, params={"limit": 200})
+                if response.status_code != 200:
+                    raise Refused(f"the inbox was answered {response.status_code}: {response.text[:300]}")
                 for item in response.json()["items"]:
                     decision = item["decision"]
                     decision_id = UUID(decision["decision_id"])
@@ -133,6 +135,10 @@ class People:
         task = asyncio.create_task(watched())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def finished(self) -> None:
+        """Wait until everything that was begun beside is done."""
+        await asyncio.gather(*self._tasks)
 
     async def _answer(self, decision_id: UUID, outcome: str, person: str) -> None:
         await asyncio.sleep(self.random.uniform(0, self.patience))

@@ -73,16 +73,16 @@ async def write_path(
     slots = fleet.of("effects")
     async with People(fleet, drawn) as people:
         reaping = [asyncio.create_task(reaper.reap(slot), name="reaper") for slot in slots]
-        writers = [
-            asyncio.create_task(_write(people, reaper, f"WRITE-{seed}-{n}"), name="writer") for n in range(AT_ONCE)
-        ]
+        for number in range(AT_ONCE):
+            people.soon(_write(people, reaper, f"WRITE-{seed}-{number}"))
         told = 0
         while not reaper.done:
             await asyncio.sleep(_LOOK_SECONDS)
             if len(fleet.deaths) >= told + _SAY_EVERY:
                 told = len(fleet.deaths)
                 say(f"{told} of {kills} kills, {len(people.runs)} writes approved")
-        await asyncio.gather(*reaping, *writers)
+        await asyncio.gather(*reaping)
+        await people.finished()
         fleet.on_start = None
         for slot in slots:
             if slot.is_doomed:
@@ -98,26 +98,25 @@ async def _write(people: People, reaper: _Reaper, name: str) -> None:
     number = 0
     while not reaper.done:
         number += 1
-        key = f"{name}-{number}"
-        response = await people.send(
-            "POST",
-            f"{PREFIX}/definitions/writes/runs",
-            by="dana@example.com",
-            params={"wait": 5},
-            json={"context": {"key": key}, "project_id": "core"},
-            headers={"idempotency-key": key},
-        )
-        if response.status_code != 201:
-            people.refused.append(f"the start of {key} was answered {response.status_code}: {response.text[:300]}")
-            return
-        run_id = UUID(response.json()["run_id"])
-        people.runs[run_id] = key
-        try:
-            await people.decide(ids.decision(run_id, "approval", 1), "approve", by="lena@example.com", missing=True)
-        except (Refused, TimeoutError) as error:
-            people.refused.append(f"{type(error).__name__}: {error}")
-            return
-        await people.send("GET", f"{PREFIX}/runs/{run_id}", by="lena@example.com", params={"wait": SETTLING_SECONDS})
+        await _approve(people, f"{name}-{number}")
+
+
+async def _approve(people: People, key: str) -> None:
+    """Start a run, approve its write, and give it a while."""
+    response = await people.send(
+        "POST",
+        f"{PREFIX}/definitions/writes/runs",
+        by="dana@example.com",
+        params={"wait": 5},
+        json={"context": {"key": key}, "project_id": "core"},
+        headers={"idempotency-key": key},
+    )
+    if response.status_code != 201:
+        raise Refused(f"the start of {key} was answered {response.status_code}: {response.text[:300]}")
+    run_id = UUID(response.json()["run_id"])
+    people.runs[run_id] = key
+    await people.decide(ids.decision(run_id, "approval", 1), "approve", by="lena@example.com", missing=True)
+    await people.send("GET", f"{PREFIX}/runs/{run_id}", by="lena@example.com", params={"wait": SETTLING_SECONDS})
 
 
 __all__ = ["WRITING", "write_path"]

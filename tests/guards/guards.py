@@ -98,6 +98,22 @@ GUARDS: Final[tuple[Guard, ...]] = (
         ),
     ),
     Guard(
+        "What was announced is never announced again: it may have been done",
+        (
+            Change(
+                _EFFECT,
+                'if state.status != "declared":\n                return NOTHING\n            pending',
+                'if state.status not in {"declared", "pending"}:\n                return NOTHING\n            pending',
+            ),
+            Change(
+                "services/effects/ledger.py",
+                'if state.status == "declared" and (group',
+                'if state.status in {"declared", "pending"} and (group',
+            ),
+        ),
+        ("tests/chaos/test_kills.py::test_the_write_path_by_force",),
+    ),
+    Guard(
         "A guard is locked: it waits behind an uncommitted change and is judged by it",
         (Change(_STATEMENTS, "       for share of h) held)", "       ) held)"),),
         (_RACES + "test_a_guard_waits_behind_an_uncommitted_change_and_is_judged_by_it",),
