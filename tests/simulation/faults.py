@@ -7,6 +7,7 @@ from typing import Final
 NEMESES: Final = (
     "kill",
     "kill_everything",
+    "power_cut",
     "freeze",
     "drain",
     "jump",
@@ -49,7 +50,7 @@ def draw(random: Random) -> Profile:
 
     return Profile(
         slow=chance(0.1),
-        stall=chance(0.01),
+        stall=chance(0.02),
         crash=chance(0.006),
         refused_call=chance(0.05),
         lost_reply=chance(0.05),

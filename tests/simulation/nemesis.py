@@ -48,9 +48,12 @@ def _strike(world: World, kind: str) -> None:
             world.jump(timedelta(seconds=random.choice((5, 40, 200, 900)) * random.random()))
         case "jump_back":
             world.jump(timedelta(seconds=-2 * random.random()))
+        case "power_cut":
+            for replica in world.replicas:
+                _kill(replica)
+            _wipe(world, 1.0)
         case "wipe_bus":
-            for name in [s.name for s in STREAMS if s.name in world.broker.incarnations() and random.random() < 0.8]:
-                world.broker.delete_stream(name)
+            _wipe(world, 0.8)
         case "delete_durable":
             durable = random.choice(DURABLES)
             if world.broker.exists(durable):
@@ -59,6 +62,13 @@ def _strike(world: World, kind: str) -> None:
             world.take_database(random.choice((0.5, 5.0, 40.0)) * random.random())
         case "bus_away":
             world.take_bus(random.choice((0.5, 5.0, 40.0)) * random.random())
+
+
+def _wipe(world: World, chance: float) -> None:
+    """The bus loses the storage of each stream with this chance."""
+    for name in [stream.name for stream in STREAMS if stream.name in world.broker.incarnations()]:
+        if world.random.random() < chance:
+            world.broker.delete_stream(name)
 
 
 def _kill(replica: Replica) -> None:

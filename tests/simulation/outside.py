@@ -85,7 +85,7 @@ class Target:
             world.audit(lambda: world.auditor.written(effect_id))
             await process.leave("the target's answer")
             return Answered({"html_url": "https://target/1"})
-        kind = world.random.randrange(7)
+        kind = world.random.randrange(10)
         world.count("target")
         await asyncio.sleep(world.random.random() * 5)
         if kind in (0, 1):

@@ -71,6 +71,8 @@ class Process:
         if world.hits(world.faults.crash):
             self.kill(f"after {what}")
             raise Crash
+        if world.hits(world.faults.stall):
+            world.stall(self)
         if world.hits(world.faults.slow):
             await asyncio.sleep(world.pause())
         await self._alive()
