@@ -129,14 +129,16 @@ create table blobs(
 -- Attempts that a runner may claim.
 create table ready(
   attempt_id uuid primary key, subject text not null, tenant_group uuid not null,
-  priority int not null default 0, queued_at timestamptz not null default minutebook_now());
+  priority int not null default 0, queued_at timestamptz not null default minutebook_now())
+  with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 create index ready_turn on ready(subject, priority desc, queued_at, attempt_id);
 
 -- One row per statement that appended, until its envelopes were acked. (era, xid) finds in the history what it wrote.
 create table unpublished(
   era int not null, xid xid8 not null default pg_current_xact_id(),
   written_at timestamptz not null default minutebook_now(),
-  primary key (era, xid));
+  primary key (era, xid))
+  with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 
 -- Webhooks between the door and ingest. Their bodies are in `blobs`.
 create table deliveries(

@@ -49,6 +49,7 @@ _SETTINGS: Final = {
     "shared_buffers": "128MB",
     "max_connections": "200",
     "max_wal_size": "2GB",
+    "autovacuum_naptime": "5s",  # tables of what waits fill up with dead rows within a minute
     "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
