@@ -22,6 +22,10 @@ demo *OPTIONS:
 test *OPTIONS:
     {{venv}}/pytest {{OPTIONS}}
 
+# Kill and cut in the short form that CI runs
+force *OPTIONS:
+    {{venv}}/pytest -m force {{OPTIONS}}
+
 # Play seeds of the simulation: the whole system in one thread, with faults
 sim SEEDS="1000" *OPTIONS:
     {{venv}}/python -m tests.simulation --seeds {{SEEDS}} {{OPTIONS}}

@@ -1,3 +1,23 @@
-"""Fixtures of every test: real servers."""
+"""Fixtures of every test: real servers. And what makes `pytest` long: proof by force, which has a mark of its own."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
 
 pytest_plugins = ["tests.support.postgres", "tests.support.nats"]
+
+FORCE: Final = (
+    "chaos",
+    "service/test_host_replicas.py",
+    "service/test_recovery",
+)
+"""Folders and files whose tests kill processes and take servers away, for minutes: `pytest -m force`."""
+
+_HERE: Final = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(_HERE).as_posix().startswith(FORCE):
+            item.add_marker(pytest.mark.force)
