@@ -1,21 +1,15 @@
 """Reports of attempts on their way into the history, as many in a statement as have piled up."""
 
-import asyncio
-from collections import deque
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
-from contracts.errors import Broken, MinutebookError
+from contracts.errors import MinutebookError
 from libs.domain import attempt
 from libs.owner import Done, Item, Owner
+from libs.process.pile import Pile
 from libs.telemetry import metrics
-from libs.telemetry.logs import get_logger
 
-REPORTS_PER_BATCH_MAX: Final = 200
-
-Result = Done[attempt.State] | MinutebookError
-_Waiting: TypeAlias = tuple[Item[attempt.Command], "asyncio.Future[Result]"]
-
-_log = get_logger("runner.reports")
+Result: TypeAlias = Done[attempt.State] | MinutebookError
 
 
 class Reports:
@@ -23,36 +17,22 @@ class Reports:
 
     def __init__(self, owner: Owner[attempt.State, attempt.Command]) -> None:
         self._owner = owner
-        self._waiting: deque[_Waiting] = deque()
-        self._writing: asyncio.Task[None] | None = None
+        self._pile: Pile[Item[attempt.Command], Done[attempt.State]] = Pile(self._write, name="reports of attempts")
 
     async def report(self, item: Item[attempt.Command]) -> Result:
         """Carry one report out. A caller that is cancelled leaves it to be carried out all the same."""
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write(), name="reports of attempts")
-        return await future
+        return await self._pile.put(item)
 
     async def flush(self) -> None:
         """Wait until every report was carried out."""
-        if self._writing is not None:
-            await asyncio.wait({self._writing})
+        await self._pile.flush()
 
-    async def _write(self) -> None:
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), REPORTS_PER_BATCH_MAX))]
-            try:
-                results = await self._owner.handle([item for item, _ in batch])
-            except Exception as error:
-                _log.exception("reports failed", reports=len(batch))
-                broken = Broken("report.failed", f"{type(error).__name__} while reporting; see the log")
-                results = [broken] * len(batch)
-            for (item, future), result in zip(batch, results, strict=True):
-                if isinstance(result, Done) and result.changed:
-                    _count_calls(item.command)
-                if not future.done():
-                    future.set_result(result)
+    async def _write(self, items: Sequence[Item[attempt.Command]]) -> Sequence[Result]:
+        results = await self._owner.handle(items)
+        for item, result in zip(items, results, strict=True):
+            if isinstance(result, Done) and result.changed:
+                _count_calls(item.command)
+        return results
 
 
 def _count_calls(report: attempt.Command) -> None:
