@@ -1,4 +1,4 @@
-"""From single pieces to batches: nothing waits for a timer, nothing is lost, and a failure is told to whom it concerns."""
+"""From single pieces to batches: nothing waits for a timer, nothing is lost, a failure is told to whom it concerns."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,12 +15,14 @@ class Work:
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
+        self.begun = asyncio.Event()
         self.open = asyncio.Event()
         self.open.set()
         self.error: Exception | None = None
 
     async def __call__(self, pieces: Sequence[int]) -> Sequence[int | MinutebookError]:
         self.batches.append(list(pieces))
+        self.begun.set()
         await self.open.wait()
         if self.error is not None:
             raise self.error
@@ -32,8 +34,7 @@ async def test_what_comes_while_a_batch_is_in_hand_makes_the_next_one() -> None:
     work.open.clear()
     pile: Pile[int, int] = Pile(work, name="numbers", batch_max=3)
     first = [asyncio.create_task(pile.put(n)) for n in (1, 2)]
-    while not work.batches:
-        await asyncio.sleep(0)
+    await work.begun.wait()
     rest = [asyncio.create_task(pile.put(n)) for n in (3, 4, 5, 6)]
     await asyncio.sleep(0)
     work.open.set()
@@ -52,7 +53,7 @@ async def test_an_error_of_the_batch_is_everybodys_and_the_next_batch_goes_on() 
     work = Work()
     work.error = Unavailable("store.away", "the store is away")
     pile: Pile[int, int] = Pile(work, name="numbers")
-    assert await asyncio.gather(pile.put(1), pile.put(2)) == [work.error] * 2
+    assert list(await asyncio.gather(pile.put(1), pile.put(2))) == [work.error] * 2
     work.error = None
     assert await pile.put(3) == 6
 
@@ -73,8 +74,7 @@ async def test_a_caller_that_is_cancelled_leaves_its_piece_to_be_done() -> None:
     work.open.clear()
     pile: Pile[int, int] = Pile(work, name="numbers")
     leaving = asyncio.create_task(pile.put(1))
-    while not work.batches:
-        await asyncio.sleep(0)
+    await work.begun.wait()
     leaving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await leaving
