@@ -295,9 +295,10 @@ class JetStreamBus:
         try:
             async with asyncio.timeout(self._settings.stop_timeout.total_seconds()):
                 await self._broker.stop()
-        except (nats.errors.Error, TimeoutError) as error:
+        except (nats.errors.Error, OSError) as error:  # a timeout is one, and so is a connection that was reset
             _log.warning("connection closed without a drain", bus=self._name, error=type(error).__name__)
-            await self._client.close()
+            with suppress(OSError):  # a server that is gone has reset what we close
+                await self._client.close()
 
     async def _refuse_asks(self) -> None:
         """Leave the queue groups first: FastStream swallows what comes while it waits for the asks in hand."""

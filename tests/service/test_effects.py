@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID, uuid4
@@ -280,5 +281,5 @@ async def test_more_effects_than_calls_at_a_time_all_come_to_their_end(world: Wo
     effects = [await world.declare(run_id, key=f"pull_request:{number}") for number in range(CALLS_MAX + 10)]
     await bus.tell("effects-history", "effect.declared", *effects)
     for effect_id in effects:
-        await world.until(effect_id, "succeeded")
+        await world.until(effect_id, "succeeded", within=timedelta(seconds=60))
     assert len(world.target.calls()) == len(effects)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -84,13 +85,13 @@ class World:
     def owner(self) -> UserRef:
         return UserRef(id=ids.user(self.record.group, EMAIL), email=EMAIL)
 
-    async def until(self, effect_id: UUID, status: str) -> effect.State:
+    async def until(self, effect_id: UUID, status: str, *, within: timedelta = timedelta(seconds=15)) -> effect.State:
         """Wait until an effect stands so."""
 
         async def reached() -> bool:
             return (await self.record.state(effect.CATEGORY, effect_id)).status == status
 
-        await eventually(reached)
+        await eventually(reached, within=within)
         return await self.record.state(effect.CATEGORY, effect_id)
 
 

@@ -89,6 +89,7 @@ def test_loggers_made_before_the_configuration_follow_it() -> None:
 
 
 def test_libraries_speak_the_same_way_and_only_when_it_matters(stream: io.StringIO) -> None:
+    logging.getLogger("uvicorn.error").setLevel(logging.NOTSET)  # a server of another test may have said otherwise
     logging.getLogger("uvicorn.error").info("a line of %s", "theirs", extra={"api_key": SECRET})
     logging.getLogger("asyncio").info("chatter")
     logging.getLogger("nats.aio.client").warning("lost nats://planner:%s@127.0.0.1:4222", SECRET)
