@@ -5,6 +5,7 @@ import asyncio
 import logging
 import os
 import secrets
+import shutil
 import sys
 import tempfile
 import time
@@ -48,6 +49,8 @@ def main() -> None:
         _say(f"VIOLATION: {violation}")
     if asked.keep or violations:
         _say(f"logs and the target's record are in {folder}")
+    else:
+        shutil.rmtree(folder)
     _say(f"{'FAILED' if violations else 'passed'}: {len(violations)} violations, seed {asked.seed}")
     sys.exit(1 if violations else 0)
 
