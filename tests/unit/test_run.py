@@ -177,6 +177,25 @@ def test_a_retry_of_a_failed_step_queues_a_new_attempt() -> None:
     assert world.state.step("a").attempt == 2
 
 
+def test_a_branch_that_failed_still_stands_in_the_way_when_another_was_retried() -> None:
+    world = World(bundle_of(both("build", agent("back"), agent("front")))).start()
+
+    def retry(step: str) -> None:
+        command = run.RetryStep(run_id=world.run_id, step=step, principal=DEVELOPER, evidence=world.evidence())
+        world.take(run.decide(command, world.state, world.now))
+
+    world.fail("build.front", "timeout", "too slow").fail("build.back")
+    retry("build.front")  # sees what failed meanwhile, and is suspended by it
+    assert {world.state.step(key).status for key in ("build.front", "build.back")} == {"failed"}
+    retry("build.back")
+    assert world.state.status == "running"
+    world.succeed("build.back", {"api": 1})
+    assert (world.state.status, world.state.reason) == ("suspended", "too slow")
+    retry("build.front")
+    world.succeed("build.front", {"ui": 1})
+    assert world.state.status == "completed"
+
+
 def test_a_suspended_run_plans_nothing_and_resumes_where_it_stood() -> None:
     world = World(bundle_of(agent("a"), agent("b"))).start()
     world.take(run.decide(run.Suspend(principal=DEVELOPER, reason="pause"), world.state, world.now))

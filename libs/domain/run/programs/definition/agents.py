@@ -122,6 +122,19 @@ def parallel(walk: Walk, step: ParallelStep, key: str) -> None:
         agent(walk, branch, branch_key)
         if not walk.moving:
             return
-    if all(walk.state.step(branch_key).status == "succeeded" for branch_key in branches):
+    records = {branch_key: walk.state.step(branch_key) for branch_key in branches}
+    failed = next((branch_key for branch_key, record in records.items() if record.status == "failed"), None)
+    if failed is not None and not any(record.status in {"queued", "retrying"} for record in records.values()):
+        # Another branch was retried and has come to its end: this one still stands in the way.
+        walk.emit(
+            e.RunSuspended(
+                at=walk.now,
+                failure_class=records[failed].failure_class,
+                reason=records[failed].message or f"{failed} has failed",
+                step=failed,
+            )
+        )
+        return
+    if all(record.status == "succeeded" for record in records.values()):
         joined = {branch.key: walk.output(k) for branch, k in zip(step.parallel, branches, strict=True)}
         walk.emit(e.RunStepSucceeded(at=walk.now, step=key, output=walk.keep(joined)))
