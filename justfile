@@ -22,7 +22,7 @@ demo *OPTIONS:
 test *OPTIONS:
     {{venv}}/pytest {{OPTIONS}}
 
-# Kill and cut in the short form that CI runs
+# Kill and cut in the short form: two minutes of what the suite leaves out
 force *OPTIONS:
     {{venv}}/pytest -m force {{OPTIONS}}
 
