@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import Field, JsonValue
 
-from contracts.base import Frozen, Instant, JsonObject, Principal
+from contracts.base import Frozen, Instant, JsonObject, Principal, Sha256
 from minutebook.models.states import DecisionOutcome
 
 
@@ -31,12 +31,14 @@ class StartRun(Command):
     definition_id: str
     context: JsonObject
     project_id: str | None = None
+    variant: str | None = None
 
 
 class RunToStart(Frozen):
     run_id: UUID
     context: JsonObject
     project_id: str | None = None
+    variant: str | None = None
 
 
 class StartRuns(Command):
@@ -77,6 +79,45 @@ class RetryStep(Command):
     step: str
 
 
+class CompleteStep(Command):
+    """Complete a manual step with an artefact, as a holder of its role."""
+
+    subject: ClassVar[str] = "ask.planner.complete_step"
+
+    run_id: UUID
+    step: str
+    artifact: JsonValue
+    comment: str | None = Field(default=None, max_length=20_000)
+
+
+class RestartRun(Command):
+    """Start a new run with the context of another one, on the version that new runs take now."""
+
+    subject: ClassVar[str] = "ask.planner.restart_run"
+
+    run_id: UUID
+    new_run_id: UUID
+
+
+class ForkRun(Command):
+    """Start a new run from a point of another one's history.
+
+    The point is `at_version`, or just before `from_step` began last; neither: the present. Steps that were finished
+    there are inherited with their artefacts. `context` is laid over the old one, `artifacts` over the steps' own,
+    `hash` names another version.
+    """
+
+    subject: ClassVar[str] = "ask.planner.fork_run"
+
+    run_id: UUID
+    new_run_id: UUID
+    at_version: int | None = Field(default=None, ge=1)
+    from_step: str | None = None
+    context: JsonObject = Field(default_factory=dict)
+    artifacts: dict[str, JsonValue] = Field(default_factory=dict)
+    hash: Sha256 | None = None
+
+
 class SyncDefinitions(Command):
     """Declare the files of a `definitions/` folder: path → text, paths relative to the folder, `/` between names.
 
@@ -86,6 +127,55 @@ class SyncDefinitions(Command):
     subject: ClassVar[str] = "ask.planner.sync_definitions"
 
     files: dict[str, str]
+    canary_percent: int | None = Field(default=None, ge=1, le=99)
+
+
+class PromoteDefinition(Command):
+    """Let every new run take a version that was declared before: the end of a canary, or the way back."""
+
+    subject: ClassVar[str] = "ask.planner.promote_definition"
+
+    definition_id: str
+    hash: Sha256
+
+
+class ReplayEvent(Command):
+    """Route a recorded event again, by what is declared and waits now."""
+
+    subject: ClassVar[str] = "ask.ingest.replay_event"
+
+    inbound_id: UUID
+
+
+class DeliverEvent(Command):
+    """Hand a recorded event to a run's waiting step, whatever that step asks for."""
+
+    subject: ClassVar[str] = "ask.ingest.deliver_event"
+
+    inbound_id: UUID
+    run_id: UUID
+    step: str
+
+
+class NoteDifferentBody(Command):
+    """A delivery repeated an external id with another body. The principal is who delivered it."""
+
+    subject: ClassVar[str] = "ask.ingest.note_different_body"
+
+    inbound_id: UUID
+    body_sha256: Sha256
+
+
+class PauseSchedule(Command):
+    subject: ClassVar[str] = "ask.scheduler.pause_schedule"
+
+    schedule_id: UUID
+
+
+class ResumeSchedule(Command):
+    subject: ClassVar[str] = "ask.scheduler.resume_schedule"
+
+    schedule_id: UUID
 
 
 class AnswerDecision(Command):
@@ -99,5 +189,23 @@ class AnswerDecision(Command):
 
 COMMANDS: dict[str, type[Command]] = {
     c.subject: c
-    for c in (StartRun, StartRuns, CancelRun, SuspendRun, ResumeRun, RetryStep, SyncDefinitions, AnswerDecision)
+    for c in (
+        StartRun,
+        StartRuns,
+        CancelRun,
+        SuspendRun,
+        ResumeRun,
+        RetryStep,
+        CompleteStep,
+        RestartRun,
+        ForkRun,
+        SyncDefinitions,
+        PromoteDefinition,
+        ReplayEvent,
+        DeliverEvent,
+        NoteDifferentBody,
+        PauseSchedule,
+        ResumeSchedule,
+        AnswerDecision,
+    )
 }

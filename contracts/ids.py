@@ -28,6 +28,25 @@ def decision(run: UUID, step: str, round_: int) -> UUID:
     return derive("decision", run, step, round_)
 
 
+def escalation(run: UUID, step: str, round_: int, number: int) -> UUID:
+    """The question how a step goes on that failed for good, asked for the `number`th time (from 1) in its round."""
+    return derive("escalation", run, step, round_, number)
+
+
+def wait(run: UUID, step: str, round_: int, number: int) -> UUID:
+    """Wait `number` (from 1) of an event step in its round; a step that timed out and is retried waits anew."""
+    return derive("wait", run, step, round_, number)
+
+
+def admission(tenant_group: UUID, definition_id: str, key: str) -> UUID:
+    return derive("admission", tenant_group, definition_id, key)
+
+
+def schedule(tenant_group: UUID, definition_id: str, line: str) -> UUID:
+    """A line of a definition's schedules: its cron text or interval, and its zone."""
+    return derive("schedule", tenant_group, definition_id, line)
+
+
 def effect(run: UUID, key: str) -> UUID:
     return derive("effect", run, key)
 

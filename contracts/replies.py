@@ -4,8 +4,9 @@ from typing import Generic, Literal, TypeVar
 from uuid import UUID
 
 from contracts.base import Frozen, Sha256
+from contracts.events.inbound import ResumedRun, SkippedTrigger, StartedRun
 from minutebook.models.problem import Problem
-from minutebook.models.states import DecisionOutcome, RunState
+from minutebook.models.states import DecisionOutcome, RunState, ScheduleState
 
 R = TypeVar("R", bound=Frozen)
 
@@ -27,6 +28,32 @@ class SyncedThing(Frozen):
 
 class DefinitionsSynced(Frozen):
     synced: tuple[SyncedThing, ...]
+
+
+class DefinitionChanged(Frozen):
+    """Reply of promote_definition: the version that every new run takes."""
+
+    definition_id: str
+    hash: Sha256
+
+
+class EventRouted(Frozen):
+    """Reply of replay_event and deliver_event: what followed this time."""
+
+    inbound_id: UUID
+    started: tuple[StartedRun, ...] = ()
+    skipped: tuple[SkippedTrigger, ...] = ()
+    resumed: tuple[ResumedRun, ...] = ()
+    unmatched: str | None = None
+
+
+class BodyNoted(Frozen):
+    inbound_id: UUID
+
+
+class ScheduleChanged(Frozen):
+    schedule_id: UUID
+    state: ScheduleState
 
 
 class DecisionAccepted(Frozen):

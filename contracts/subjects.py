@@ -12,7 +12,10 @@ OWNER_OF: dict[str, Owner] = {
     "attempt": "runner",
     "decision": "decision",
     "inbound": "ingest",
+    "wait": "ingest",
     "effect": "effects",
+    "schedule": "scheduler",
+    "admission": "scheduler",
 }
 
 
@@ -75,17 +78,27 @@ DURABLES: tuple[DurableSpec, ...] = (
             "history.effect.succeeded",
             "history.effect.failed",
             "history.effect.in_doubt",
+            "history.wait.matched",
+            "history.admission.granted",
+            "history.admission.queued",
+            "history.admission.superseded",
+            "history.admission.refused",
         ),
         "planner",
     ),
     DurableSpec("planner-wake", "WAKE", ("wake.planner",), "planner"),
     DurableSpec("runner-work", "WORK", ("work.>",), "runner"),
-    DurableSpec("runner-history", "HISTORY", ("history.run.cancelled", "history.run.failed"), "runner"),
+    DurableSpec(
+        "runner-history",
+        "HISTORY",
+        ("history.run.cancelled", "history.run.failed", "history.run.step_cancelled"),
+        "runner",
+    ),
     DurableSpec("runner-wake", "WAKE", ("wake.runner",), "runner"),
     DurableSpec(
         "decision-history",
         "HISTORY",
-        ("history.run.cancelled", "history.run.failed", "history.run.completed"),
+        ("history.run.cancelled", "history.run.failed", "history.run.completed", "history.run.step_failed"),
         "decision",
     ),
     DurableSpec("decision-wake", "WAKE", ("wake.decision",), "decision"),
@@ -104,6 +117,30 @@ DURABLES: tuple[DurableSpec, ...] = (
     DurableSpec("effects-wake", "WAKE", ("wake.effects",), "effects"),
     DurableSpec("ingest-inbound", "INBOUND", ("inbound.>",), "ingest"),
     DurableSpec("ingest-wake", "WAKE", ("wake.ingest",), "ingest"),
+    DurableSpec(
+        "ingest-history",
+        "HISTORY",
+        (
+            "history.wait.opened",
+            "history.run.step_failed",
+            "history.run.cancelled",
+            "history.run.failed",
+            "history.run.completed",
+        ),
+        "ingest",
+    ),
+    DurableSpec(
+        "scheduler-history",
+        "HISTORY",
+        (
+            "history.definition.synced",
+            "history.definition.promoted",
+            "history.run.admission_requested",
+            "history.run.admission_returned",
+        ),
+        "scheduler",
+    ),
+    DurableSpec("scheduler-wake", "WAKE", ("wake.scheduler",), "scheduler"),
 )
 
 ENVELOPE_BYTES_MAX = 512 * 1024

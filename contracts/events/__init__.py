@@ -1,7 +1,41 @@
 """The facts, one module per stream category. Importing this package registers them all."""
 
-from contracts.events import attempt, decision, definition, effect, identity, inbound, run
+from contracts.events import (
+    admission,
+    attempt,
+    decision,
+    definition,
+    effect,
+    identity,
+    inbound,
+    run,
+    schedule,
+    wait,
+)
 
-CATEGORIES = ("attempt", "decision", "definition", "effect", "identity", "inbound", "run")
+CATEGORIES = (
+    "admission",
+    "attempt",
+    "decision",
+    "definition",
+    "effect",
+    "identity",
+    "inbound",
+    "run",
+    "schedule",
+    "wait",
+)
 
-__all__ = ["CATEGORIES", "attempt", "decision", "definition", "effect", "identity", "inbound", "run"]
+__all__ = [
+    "CATEGORIES",
+    "admission",
+    "attempt",
+    "decision",
+    "definition",
+    "effect",
+    "identity",
+    "inbound",
+    "run",
+    "schedule",
+    "wait",
+]

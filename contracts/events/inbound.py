@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from contracts.base import BlobRef, Event, Frozen, JsonObject, Sha256
+from contracts.base import Actor, BlobRef, Event, Frozen, JsonObject, Sha256
 from contracts.registry import event
 
 
@@ -18,6 +18,14 @@ class SkippedTrigger(Frozen):
     reason: str
 
 
+class ResumedRun(Frozen):
+    """A run whose open wait took the event."""
+
+    run_id: UUID
+    step: str
+    wait_id: UUID
+
+
 @event("inbound.received")
 class InboundReceived(Event):
     source: str
@@ -30,8 +38,42 @@ class InboundReceived(Event):
 
 @event("inbound.routed")
 class InboundRouted(Event):
+    """What followed from the event when it came. `unmatched` says why nothing did."""
+
     started: tuple[StartedRun, ...] = ()
     skipped: tuple[SkippedTrigger, ...] = ()
+    resumed: tuple[ResumedRun, ...] = ()
+    unmatched: str | None = None
 
 
-InboundEvent = InboundReceived | InboundRouted
+@event("inbound.replayed")
+class InboundReplayed(Event):
+    """A person had it routed again, by what is declared and waits now."""
+
+    by: Actor
+    command_id: UUID
+    started: tuple[StartedRun, ...] = ()
+    skipped: tuple[SkippedTrigger, ...] = ()
+    resumed: tuple[ResumedRun, ...] = ()
+    unmatched: str | None = None
+
+
+@event("inbound.delivered")
+class InboundDelivered(Event):
+    """A person handed it to a wait, whatever the wait asks for."""
+
+    by: Actor
+    command_id: UUID
+    run_id: UUID
+    step: str
+    wait_id: UUID
+
+
+@event("inbound.body_differed")
+class InboundBodyDiffered(Event):
+    """Another delivery under the same external id had another body. It changes nothing."""
+
+    body_sha256: Sha256
+
+
+InboundEvent = InboundReceived | InboundRouted | InboundReplayed | InboundDelivered | InboundBodyDiffered

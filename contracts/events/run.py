@@ -3,9 +3,9 @@
 from typing import Literal
 from uuid import UUID
 
-from contracts.base import BlobRef, Event, Frozen, Instant, JsonObject, Microdollars, Sha256
+from contracts.base import Actor, BlobRef, Event, Frozen, Instant, JsonObject, Microdollars, Sha256
 from contracts.registry import event
-from minutebook.models.states import DecisionOutcome, FailureClass, RunOutcome, TriggerKind
+from minutebook.models.states import ArtifactState, DecisionOutcome, FailureClass, RunOutcome, TriggerKind
 
 
 class UserRef(Frozen):
@@ -13,13 +13,28 @@ class UserRef(Frozen):
     email: str
 
 
+class RoleBinding(Frozen):
+    """What a workflow role resolves to: a holder has one of the platform roles, is in one of the groups, or, where
+    `project` is set, is a member of the run's project.
+    """
+
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    project: bool = False
+
+
 class Trigger(Frozen):
-    """What started a run. `key` is unique per (tenant group, definition); None for starts without one."""
+    """What started a run. `key` is unique per (tenant group, definition); None for starts without one.
+
+    `slot` is the local time of a schedule's slot, as its schedule writes it.
+    """
 
     kind: TriggerKind
     key: str | None = None
     source: str | None = None
     inbound_id: UUID | None = None
+    schedule_id: UUID | None = None
+    slot: str | None = None
 
 
 class Feedback(Frozen):
@@ -36,6 +51,8 @@ class Feedback(Frozen):
 
 @event("run.created")
 class RunCreated(Event):
+    """`parent` is the run that this one restarts or was forked from."""
+
     definition_id: str
     hash: Sha256
     bundle: BlobRef
@@ -43,6 +60,63 @@ class RunCreated(Event):
     initiated_by: UserRef
     trigger: Trigger
     project_id: str | None = None
+    variant: str | None = None
+    parent: UUID | None = None
+
+
+@event("run.forked")
+class RunForked(Event):
+    """The run goes on from a point of its parent's history, version `at_version`. `effects` are the parent's writes
+    that were made or may have been, by effect key: a write of this run under such a key takes over what became of it.
+    """
+
+    parent: UUID
+    at_version: int
+    effects: dict[str, UUID]
+
+
+@event("run.step_inherited")
+class RunStepInherited(Event):
+    """A step that the parent of a fork had finished. It does not run again."""
+
+    step: str
+    output: BlobRef | None
+    artifact_state: ArtifactState | None
+    outcome: DecisionOutcome | None
+
+
+@event("run.admission_requested")
+class RunAdmissionRequested(Event):
+    """The run waits for its concurrency key. `working` says that it works already: a failed run that goes on."""
+
+    admission_id: UUID
+    key: str
+    limit: int
+    mode: Literal["queue", "coalesce"]
+    max_queued: int
+    working: bool = False
+
+
+@event("run.held")
+class RunHeld(Event):
+    """Others hold the concurrency key; the run starts when it is its turn."""
+
+    admission_id: UUID
+    key: str
+
+
+@event("run.admission_returned")
+class RunAdmissionReturned(Event):
+    """The run has ended: its place goes to the next."""
+
+    admission_id: UUID
+
+
+@event("run.superseded")
+class RunSuperseded(Event):
+    """A newer start took its place before it began."""
+
+    by: UUID
 
 
 @event("run.started")
@@ -74,6 +148,90 @@ class RunStepWaiting(Event):
     decision_id: UUID
     artifact_step: str | None
     artifact: BlobRef | None
+
+
+@event("run.step_delayed")
+class RunStepDelayed(Event):
+    """The step begins at `until`, as its `wait` says."""
+
+    step: str
+    round: int
+    until: Instant
+
+
+@event("run.event_awaited")
+class RunEventAwaited(Event):
+    """An event step waits. `match` is resolved: what named the context holds its values. `until` is its timeout."""
+
+    step: str
+    round: int
+    wait_id: UUID
+    source: str
+    match: JsonObject
+    until: Instant | None
+
+
+@event("run.event_taken")
+class RunEventTaken(Event):
+    """The wait has its event. A run takes an event once."""
+
+    step: str
+    wait_id: UUID
+    inbound_id: UUID
+
+
+@event("run.manual_opened")
+class RunManualOpened(Event):
+    """A person of the role is to complete the step with an artefact. Without a role its initiator may."""
+
+    step: str
+    round: int
+    role: str | None
+    binding: RoleBinding | None
+    until: Instant | None
+
+
+@event("run.manual_completed")
+class RunManualCompleted(Event):
+    """`command_id` lets the same command be answered alike again."""
+
+    step: str
+    command_id: UUID
+    by: Actor
+    artifact: BlobRef
+    comment: str | None
+
+
+@event("run.step_escalated")
+class RunStepEscalated(Event):
+    """The step failed, and a decision was opened about how to go on."""
+
+    step: str
+    round: int
+    failure_class: FailureClass
+    message: str
+    decision_id: UUID
+    role: str
+    cost_microdollars: Microdollars = 0
+
+
+@event("run.items_entered")
+class RunItemsEntered(Event):
+    """A step with `for_each` began; each of the list's items becomes `<step>.<index>`, from 0."""
+
+    step: str
+    round: int
+    items: BlobRef
+    count: int
+
+
+@event("run.step_cancelled")
+class RunStepCancelled(Event):
+    """Nobody waits for this branch any more. `attempt_id` is the attempt that is to stop."""
+
+    step: str
+    attempt_id: UUID | None
+    reason: str
 
 
 @event("run.step_writing")
@@ -167,11 +325,12 @@ class RunSuspended(Event):
     reason: str
     failure_class: FailureClass | None = None
     step: str | None = None
+    by: Actor | None = None
 
 
 @event("run.resumed")
 class RunResumed(Event):
-    pass
+    by: Actor | None = None
 
 
 @event("run.completed")
@@ -188,15 +347,32 @@ class RunFailed(Event):
 
 @event("run.cancelled")
 class RunCancelled(Event):
+    """`by` is the person who cancelled it, where one did; so for `run.suspended` and `run.resumed`."""
+
     reason: str
+    by: Actor | None = None
 
 
 RunEvent = (
     RunCreated
+    | RunForked
+    | RunStepInherited
+    | RunAdmissionRequested
+    | RunHeld
+    | RunAdmissionReturned
+    | RunSuperseded
     | RunStarted
     | RunStageEntered
     | RunStepQueued
     | RunStepWaiting
+    | RunStepDelayed
+    | RunEventAwaited
+    | RunEventTaken
+    | RunManualOpened
+    | RunManualCompleted
+    | RunStepEscalated
+    | RunItemsEntered
+    | RunStepCancelled
     | RunStepWriting
     | RunBranchesEntered
     | RunStepSucceeded

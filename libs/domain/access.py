@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from contracts.base import Principal
-from contracts.events.decision import RoleBinding
+from contracts.events.run import RoleBinding
 
 ADMINISTRATOR: Final = "platform_admin"
 """The platform role whose holders see every run of their tenant group."""

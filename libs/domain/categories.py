@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from libs.domain import attempt, decision, definition, effect, identity, inbound, run
+from libs.domain import admission, attempt, decision, definition, effect, identity, inbound, run, schedule, wait
 from libs.domain.core import Category
 
 CATEGORIES: Final[Mapping[str, Category[Any]]] = {
     category.name: category
     for category in (
+        admission.CATEGORY,
         attempt.CATEGORY,
         decision.CATEGORY,
         definition.CATEGORY,
@@ -16,5 +17,7 @@ CATEGORIES: Final[Mapping[str, Category[Any]]] = {
         identity.CATEGORY,
         inbound.CATEGORY,
         run.CATEGORY,
+        schedule.CATEGORY,
+        wait.CATEGORY,
     )
 }

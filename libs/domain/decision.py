@@ -8,8 +8,8 @@ from uuid import UUID
 
 from contracts.base import Actor, BlobRef, Event, Frozen, Principal
 from contracts.errors import Rejected
-from contracts.events.decision import DecisionAnswered, DecisionOpened, DecisionWithdrawn, RoleBinding
-from contracts.events.run import UserRef
+from contracts.events.decision import DecisionAnswered, DecisionOpened, DecisionWithdrawn
+from contracts.events.run import RoleBinding, UserRef
 from libs.domain import lifecycle
 from libs.domain.access import holds, sees_run
 from libs.domain.core import NOTHING, Category, Decided, Guard, facts, never
@@ -44,6 +44,8 @@ class State:
     command_id: UUID | None = None
     answered_at: datetime | None = None
     withdrawn_because: str | None = None
+    due_at: datetime | None = None
+    escalated_to: str | None = None
 
 
 class Answer(Frozen):
@@ -195,6 +197,8 @@ def _columns(state: State) -> Mapping[str, Any]:
         "definition_id": state.definition_id,
         "project_id": state.project_id,
         "initiator": state.initiated_by.id if state.initiated_by else None,
+        "due_at": state.due_at,
+        "escalated_to": state.escalated_to,
     }
 
 

@@ -116,10 +116,12 @@ def _columns(state: State) -> Mapping[str, Any]:
     name = ""
     sources: list[str] = []
     enabled = True
+    schedules = 0
     match current:
         case e.DefinitionSynced():
             name, enabled = current.definition_id, current.enabled
             sources = sorted({t.source for t in current.event_triggers})
+            schedules = len(current.schedules)
         case e.SourceSynced():
             name = current.source_id
         case e.ServerSynced():
@@ -130,6 +132,7 @@ def _columns(state: State) -> Mapping[str, Any]:
         "hash": current.hash if current else "",
         "enabled": enabled,
         "event_sources": sources,
+        "schedules": schedules,
     }
 
 

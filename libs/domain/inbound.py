@@ -22,6 +22,8 @@ class State:
     external_id: str = ""
     event: str = ""
     received_at: datetime | None = None
+    body_sha256: str = ""
+    unmatched: str | None = None
     started: tuple[StartedRun, ...] = ()
     skipped: tuple[SkippedTrigger, ...] = ()
 
@@ -104,9 +106,12 @@ def evolve(state: State, event: Event) -> State:
                 external_id=event.external_id,
                 event=event.event,
                 received_at=event.at,
+                body_sha256=event.body_sha256,
             )
         case InboundRouted():
-            return replace(state, status="routed", started=event.started, skipped=event.skipped)
+            return replace(
+                state, status="routed", started=event.started, skipped=event.skipped, unmatched=event.unmatched
+            )
         case _:
             return state
 
@@ -117,6 +122,8 @@ def _columns(state: State) -> Mapping[str, Any]:
         "external_id": state.external_id,
         "event": state.event,
         "received_at": state.received_at,
+        "body_sha256": state.body_sha256,
+        "unmatched": state.unmatched,
     }
 
 

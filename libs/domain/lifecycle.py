@@ -28,13 +28,14 @@ RUN: Final = _edges(
 )
 
 STEP: Final = _edges(
-    pending="queued waiting writing failed",
-    queued="queued succeeded retrying failed cancelled",
-    waiting="succeeded failed cancelled",
-    writing="succeeded retrying failed cancelled",
+    pending="delayed queued waiting writing succeeded failed",
+    delayed="queued waiting writing succeeded failed cancelled",
+    queued="queued waiting succeeded retrying failed cancelled",
+    waiting="queued writing succeeded failed cancelled",
+    writing="waiting succeeded retrying failed cancelled",
     retrying="queued writing failed cancelled",
     succeeded="pending",
-    failed="queued writing pending",
+    failed="queued waiting writing succeeded pending",
     cancelled="pending",
 )
 
@@ -61,6 +62,12 @@ EFFECT: Final = _edges(
 
 INBOUND: Final = _edges(absent="received", received="routed", routed="")
 
+WAIT: Final = _edges(absent="opening", opening="open matched closed", open="matched closed", matched="", closed="")
+
+SCHEDULE: Final = _edges(absent="active", active="paused retired", paused="active retired", retired="active")
+
+ADMISSION: Final = _edges(absent="busy", busy="idle", idle="busy")
+
 DEFINITION: Final = _edges(absent="active", active="")
 
 IDENTITY: Final = _edges(absent="active", active="inactive", inactive="")
@@ -72,6 +79,9 @@ LIFECYCLES: Final[Mapping[str, Edges]] = {
     "decision": DECISION,
     "effect": EFFECT,
     "inbound": INBOUND,
+    "wait": WAIT,
+    "schedule": SCHEDULE,
+    "admission": ADMISSION,
     "definition": DEFINITION,
     "identity": IDENTITY,
 }

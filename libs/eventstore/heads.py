@@ -8,7 +8,18 @@ from uuid import UUID
 
 from contracts.errors import Broken
 
-LOCK_ORDER: Final = ("identity", "definition", "inbound", "run", "attempt", "decision", "effect")
+LOCK_ORDER: Final = (
+    "identity",
+    "definition",
+    "schedule",
+    "admission",
+    "inbound",
+    "run",
+    "wait",
+    "attempt",
+    "decision",
+    "effect",
+)
 """Every statement locks head rows category by category in this order, and by stream id in each: no two can deadlock."""
 
 COMMON: Final = ("stream_id", "tenant_group", "tenant", "version", "appended", "state", "digest", "wake_at")
@@ -62,8 +73,33 @@ HEADS: Final[Mapping[str, Heads]] = {
     heads.category: heads
     for heads in (
         _heads("identity", kind="text", name="text", owner="uuid?"),
-        _heads("definition", kind="text", name="text", hash="text", enabled="boolean", event_sources="text[]"),
-        _heads("inbound", source="text", external_id="text", event="text", received_at="timestamptz"),
+        _heads(
+            "definition",
+            kind="text",
+            name="text",
+            hash="text",
+            enabled="boolean",
+            event_sources="text[]",
+            schedules="int",
+        ),
+        _heads(
+            "schedule",
+            definition_id="text",
+            line="text",
+            timezone="text",
+            next_at="timestamptz?",
+            last_run="uuid?",
+        ),
+        _heads("admission", definition_id="text", key="text", holders="int", queued="int"),
+        _heads(
+            "inbound",
+            source="text",
+            external_id="text",
+            event="text",
+            received_at="timestamptz",
+            body_sha256="text",
+            unmatched="text?",
+        ),
         _heads(
             "run",
             definition_id="text",
@@ -76,7 +112,11 @@ HEADS: Final[Mapping[str, Heads]] = {
             created_at="timestamptz",
             finished_at="timestamptz?",
             cost_microdollars="bigint",
+            variant="text?",
+            parent="uuid?",
+            search="text[]",
         ),
+        _heads("wait", run_id="uuid", step="text", source="text", event="text?"),
         _heads(
             "attempt",
             claimable=True,
@@ -98,6 +138,8 @@ HEADS: Final[Mapping[str, Heads]] = {
             definition_id="text",
             project_id="text?",
             initiator="uuid",
+            due_at="timestamptz?",
+            escalated_to="text?",
         ),
         _heads(
             "effect",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from contracts.events.decision import RoleBinding
+from contracts.events.run import RoleBinding
 from libs.language.hashing import value_hash
 from libs.language.model import (
     AgentStep,

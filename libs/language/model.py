@@ -1,12 +1,12 @@
 """Checked values of the definition language. Built only by `loader`, from text, or read back from a stored bundle."""
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from contracts.base import Frozen, JsonObject, Microdollars, Sha256
-from contracts.events.decision import RoleBinding
+from contracts.events.run import RoleBinding
 from minutebook.models.states import DecisionOutcome, FailureAction, FailureClass
 
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
@@ -16,12 +16,43 @@ Id = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
 """Ids of workflows, sources and servers."""
 
 
+DEFAULT_VARIANT: Final = "default"
+
+
+class Wait(Frozen):
+    """When a step begins, once it is its turn: after `for_`, or at `until`, an instant or a path to one.
+
+    Exactly one is set. A moment that has passed already does not wait.
+    """
+
+    for_: timedelta | None = None
+    until: str | None = None
+
+
+class ForEach(Frozen):
+    """Do a step once per item of the list at `items`, a path as in expressions; at most `max_parallel` at a time.
+
+    Items run as `<key>.<index>`, from 0; their outputs join under the step's key as a list in order.
+    """
+
+    items: str
+    max_parallel: int = Field(default=5, ge=1, le=50)
+
+
 class AgentStep(Frozen):
-    """A step that an executor runs. `prompt` and `output` name files of the bundle."""
+    """A step that an executor runs. `prompt` and `output` name files of the bundle.
+
+    `timeout` is of each attempt. `tools` and what a definition says of `repo` and `permission_mode` are for executors
+    that run sessions; the others refuse tools that they do not have.
+    """
 
     kind: Literal["agent"] = "agent"
     key: Key
     name: str | None = None
+    wait: Wait | None = None
+    timeout: timedelta | None = None
+    for_each: ForEach | None = None
+    tools: tuple[str, ...] = ()
     prompt: str
     agent: str = Field(default="anthropic", description="the executor")
     queue: str = "default"
@@ -38,27 +69,80 @@ class DecisionStep(Frozen):
     key: Key
     name: str | None = None
     role: str
+    wait: Wait | None = None
+    timeout: timedelta | None = Field(default=None, description="unanswered this long, the step fails as `timeout`")
     artifact: str | None = Field(default=None, description="key of the step whose artefact is decided on")
     outcomes: tuple[DecisionOutcome, ...] = ("approve", "request_changes", "reject", "cancel")
     on: dict[DecisionOutcome, str] = Field(default_factory=dict)
+    due: timedelta | None = None
+    escalate_to: str | None = None
+
+
+class ManualStep(Frozen):
+    """A person of the role completes it with an artefact; without a role the run's initiator does."""
+
+    kind: Literal["manual"] = "manual"
+    key: Key
+    name: str | None = None
+    wait: Wait | None = None
+    timeout: timedelta | None = None
+    role: str | None = None
+    output: str | None = None
+
+
+class EventStep(Frozen):
+    """Waits for an event of the source. Text `$context.<path>` in `match` stands for what the run's context has there.
+
+    The step's output is an object with `event`, `external_id`, `keys` and `payload`.
+    """
+
+    kind: Literal["event"] = "event"
+    key: Key
+    name: str | None = None
+    wait: Wait | None = None
+    timeout: timedelta | None = None
+    source: Id
+    match: JsonObject = Field(default_factory=dict)
+
+
+class GateStep(Frozen):
+    """Passes when its expression holds. Its bare paths read the run's `steps`, `context` and `state` only."""
+
+    kind: Literal["gate"] = "gate"
+    key: Key
+    name: str | None = None
+    wait: Wait | None = None
+    gate: str
+    escalate_to: str | None = None
+    loop_to: str | None = None
+    loop_max: int | None = Field(default=None, ge=1, le=20)
 
 
 class ParallelStep(Frozen):
-    """Branches run side by side as `<key>.<branch>`; their outputs join under `key` as an object by branch."""
+    """Branches run side by side as `<key>.<branch>`; their outputs join under `key` as an object by branch.
+
+    With `any` the first that succeeds is enough, and the others are cancelled.
+    """
 
     kind: Literal["parallel"] = "parallel"
     key: Key
     name: str | None = None
+    wait: Wait | None = None
     parallel: tuple[AgentStep, ...]
-    join: Literal["all"] = "all"
+    join: Literal["all", "any"] = "all"
 
 
 class WriteStep(Frozen):
-    """One MCP tool call after an approval. `requires_decision` is resolved at load: never None afterwards."""
+    """One MCP tool call after an approval; with `for_each` one per item, and `args_from` may be `item` or a path in it.
+
+    `requires_decision` is resolved at load: never None afterwards.
+    """
 
     kind: Literal["write"] = "write"
     key: Key
     name: str | None = None
+    wait: Wait | None = None
+    for_each: ForEach | None = None
     system: Id
     tool: str
     args_from: str | None = None
@@ -67,7 +151,10 @@ class WriteStep(Frozen):
     requires_decision: str
 
 
-Step = Annotated[AgentStep | DecisionStep | ParallelStep | WriteStep, Field(discriminator="kind")]
+Step = Annotated[
+    AgentStep | DecisionStep | ManualStep | EventStep | GateStep | ParallelStep | WriteStep,
+    Field(discriminator="kind"),
+]
 
 
 class Stage(Frozen):
@@ -91,7 +178,34 @@ class EventTrigger(Frozen):
     project: str | None = None
 
 
-Trigger = Annotated[ManualTrigger | EventTrigger, Field(discriminator="kind")]
+class ScheduleTrigger(Frozen):
+    """Either `cron`, six fields with seconds first, read in `timezone`; or `every`, counted from the last run's end.
+
+    `overlap` says whether a slot starts a run while the one before is still open.
+    """
+
+    kind: Literal["schedule"] = "schedule"
+    cron: str | None = None
+    every: timedelta | None = None
+    timezone: str = "UTC"
+    overlap: Literal["skip", "allow"] = "skip"
+    project: str | None = None
+
+
+Trigger = Annotated[ManualTrigger | EventTrigger | ScheduleTrigger, Field(discriminator="kind")]
+
+
+class Concurrency(Frozen):
+    """At most `limit` runs with the same key work at a time; the others are held in the order of their starts.
+
+    `key` is a template over `{{context.*}}`; an empty one is one key for all runs. With `coalesce` only the newest of
+    those that wait stays, the others are superseded. More than `max_queued` are refused.
+    """
+
+    key: str = ""
+    limit: int = Field(default=1, ge=1, le=1_000)
+    mode: Literal["queue", "coalesce"] = "queue"
+    max_queued: int = Field(default=1_000, ge=1, le=100_000)
 
 
 class Limits(Frozen):
@@ -108,7 +222,13 @@ class Definition(Frozen):
     domain: str | None = None
     description: str | None = None
     enabled: bool = True
+    repo: str | None = None
+    permission_mode: str | None = None
+    variants: dict[str, JsonObject] = Field(default_factory=dict, description="what each overrides: path → value")
+    context_defaults: JsonObject = Field(default_factory=dict, description="what the run's own context is laid over")
     required_context: tuple[str, ...] = ()
+    scope_context: tuple[str, ...] = ()
+    concurrency: Concurrency | None = None
     triggers: tuple[Trigger, ...] = ()
     run_as: str | None = None
     roles: dict[str, RoleBinding] = Field(default_factory=dict)
@@ -129,13 +249,24 @@ class Definition(Frozen):
 class Bundle(Frozen):
     """A definition with the files that its hash covers; stored whole as a blob, so a run needs no folder.
 
+    `definition` is the default variant, `variants` are the definition as each of its variants has it.
+
     `prompts` and `schemas` map the paths that steps name to the prompt's text and to the parsed JSON Schema.
     """
 
     definition: Definition
+    variants: dict[str, Definition] = Field(default_factory=dict)
     prompts: dict[str, str] = Field(default_factory=dict)
     schemas: dict[str, JsonObject] = Field(default_factory=dict)
     hash: Sha256
+
+    def of(self, variant: str | None) -> Definition:
+        """The definition as a variant has it; None is the default one.
+
+        Raises:
+            KeyError: there is no such variant.
+        """
+        return self.definition if variant is None or variant == DEFAULT_VARIANT else self.variants[variant]
 
 
 class Source(Frozen):
@@ -143,9 +274,10 @@ class Source(Frozen):
 
     id: Id
     kind: Literal["webhook"] = "webhook"
-    adapter: Literal["jira", "generic"]
+    adapter: Literal["jira", "salesforce", "github", "generic"]
     secret_ref: str | None = None
     signature_header: str = "x-hub-signature-256"
+    window: timedelta = timedelta(minutes=5)
     hash: Sha256
 
 

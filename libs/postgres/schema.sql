@@ -72,21 +72,25 @@ create table definition_heads(
   stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
   version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
   kind text not null, name text not null, hash text not null, enabled boolean not null,
-  event_sources text[] not null default '{}') with (fillfactor = 70);
+  event_sources text[] not null default '{}', schedules int not null default 0) with (fillfactor = 70);
 create index definition_heads_group on definition_heads(tenant_group);
 
 create table inbound_heads(
   stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
   version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
   source text not null, external_id text not null, event text not null,
-  received_at timestamptz not null) with (fillfactor = 70);
+  received_at timestamptz not null, body_sha256 text not null default '', unmatched text) with (fillfactor = 70);
+-- An opening wait looks back over what came from its source.
+create index inbound_heads_source on inbound_heads(tenant_group, source, received_at);
 
 create table run_heads(
   stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
   version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
   definition_id text not null, hash text not null, initiator uuid not null, project_id text, stage text, outcome text,
   reason text, created_at timestamptz not null, finished_at timestamptz,
-  cost_microdollars bigint not null) with (fillfactor = 70);
+  cost_microdollars bigint not null, variant text, parent uuid, search text[] not null default '{}') with (fillfactor = 70);
+-- `key=value` of a run's context, for finding it by its Jira key. It never changes, so updates of the row stay in place.
+create index run_heads_search on run_heads using gin (search) where search <> '{}';
 create index run_heads_newest on run_heads(tenant_group, created_at desc, stream_id);
 
 create table attempt_heads(
@@ -101,9 +105,33 @@ create table decision_heads(
   stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
   version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
   run_id uuid not null, step text not null, role text not null, outcome text, opened_at timestamptz not null,
-  answered_at timestamptz, definition_id text not null, project_id text, initiator uuid not null) with (fillfactor = 70);
+  answered_at timestamptz, definition_id text not null, project_id text, initiator uuid not null,
+  due_at timestamptz, escalated_to text) with (fillfactor = 70);
 create index decision_heads_run on decision_heads(run_id);
 create index decision_heads_open on decision_heads(tenant_group, opened_at) where state = 'open';
+
+create table wait_heads(
+  stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
+  version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
+  run_id uuid not null, step text not null, source text not null, event text) with (fillfactor = 70);
+create index wait_heads_run on wait_heads(run_id);
+-- Which waits an event of this name may resume; a wait that asks for no name is found under null.
+create index wait_heads_open on wait_heads(tenant_group, source, event) where state in ('opening', 'open');
+create index wait_heads_wake on wait_heads(wake_at, stream_id) where wake_at is not null;
+
+create table schedule_heads(
+  stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
+  version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
+  definition_id text not null, line text not null, timezone text not null, next_at timestamptz,
+  last_run uuid) with (fillfactor = 70);
+create index schedule_heads_group on schedule_heads(tenant_group, definition_id);
+create index schedule_heads_wake on schedule_heads(wake_at, stream_id) where wake_at is not null;
+
+create table admission_heads(
+  stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
+  version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
+  definition_id text not null, key text not null, holders int not null, queued int not null) with (fillfactor = 70);
+create index admission_heads_wake on admission_heads(wake_at, stream_id) where wake_at is not null;
 
 create table effect_heads(
   stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
@@ -172,5 +200,5 @@ grant insert on workflow_history to minutebook_app;
 grant select, insert on blobs to minutebook_app;
 -- `for share` and `for update` need the right to update.
 grant select, insert, update on identity_heads, definition_heads, inbound_heads, run_heads, attempt_heads, decision_heads,
-  effect_heads to minutebook_app;
+  effect_heads, wait_heads, schedule_heads, admission_heads to minutebook_app;
 grant select, insert, update, delete on ready, unpublished, deliveries, leases, bus_incarnations to minutebook_app;

@@ -15,9 +15,13 @@ from libs.language.model import (
     Bundle,
     DecisionStep,
     Definition,
+    EventStep,
     EventTrigger,
+    GateStep,
+    ManualStep,
     ManualTrigger,
     ParallelStep,
+    ScheduleTrigger,
     Step,
     Trigger,
     WriteStep,
@@ -61,6 +65,15 @@ def _trigger(trigger: Trigger) -> DefinitionTrigger:
             return DefinitionTrigger(kind="manual", roles=trigger.roles)
         case EventTrigger():
             return DefinitionTrigger(kind="event", source=trigger.source, match=trigger.match, project=trigger.project)
+        case ScheduleTrigger():
+            return DefinitionTrigger(
+                kind="schedule",
+                cron=trigger.cron,
+                every_seconds=int(trigger.every.total_seconds()) if trigger.every else None,
+                timezone=trigger.timezone,
+                overlap=trigger.overlap,
+                project=trigger.project,
+            )
 
 
 def _declared(step: Step) -> DefinitionStep:
@@ -69,6 +82,12 @@ def _declared(step: Step) -> DefinitionStep:
             more: dict[str, Any] = {"executor": step.agent}
         case DecisionStep():
             more = {"role": step.role, "outcomes": step.outcomes, "artifact": step.artifact}
+        case ManualStep():
+            more = {"role": step.role}
+        case EventStep():
+            more = {"source": step.source}
+        case GateStep():
+            more = {"gate": step.gate}
         case ParallelStep():
             more = {"branches": tuple(branch.key for branch in step.parallel)}
         case WriteStep():

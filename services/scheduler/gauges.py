@@ -35,6 +35,7 @@ STATE_AFTER: Final[Mapping[str, tuple[str, str]]] = {
     "run.completed": ("run", "completed"),
     "run.failed": ("run", "failed"),
     "run.cancelled": ("run", "cancelled"),
+    "run.superseded": ("run", "superseded"),
     "decision.opened": ("decision", "open"),
     "decision.answered": ("decision", "answered"),
     "decision.withdrawn": ("decision", "withdrawn"),

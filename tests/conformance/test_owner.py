@@ -10,8 +10,17 @@ import pytest
 
 from contracts.base import Actor, BlobRef, Event
 from contracts.errors import Broken, Conflict, MinutebookError, Rejected
-from contracts.events.decision import DecisionOpened, RoleBinding
-from contracts.events.run import RunCancelled, RunCreated, RunResumed, RunStarted, RunSuspended, Trigger, UserRef
+from contracts.events.decision import DecisionOpened
+from contracts.events.run import (
+    RoleBinding,
+    RunCancelled,
+    RunCreated,
+    RunResumed,
+    RunStarted,
+    RunSuspended,
+    Trigger,
+    UserRef,
+)
 from libs.domain import decision, run
 from libs.domain.core import NOTHING, Birth, Category, Decided, Guard, facts
 from libs.eventstore.memory import MemoryStore

@@ -12,8 +12,17 @@ import pytest
 from contracts.base import JsonValue, Principal
 from contracts.commands import AnswerDecision
 from contracts.errors import MinutebookError, Rejected
-from contracts.events.decision import DecisionOpened, RoleBinding
-from contracts.events.run import RunCancelled, RunCreated, RunFailed, RunStarted, RunSuspended, Trigger, UserRef
+from contracts.events.decision import DecisionOpened
+from contracts.events.run import (
+    RoleBinding,
+    RunCancelled,
+    RunCreated,
+    RunFailed,
+    RunStarted,
+    RunSuspended,
+    Trigger,
+    UserRef,
+)
 from contracts.replies import DecisionAccepted
 from libs.domain import decision, run
 from libs.language.model import AgentStep, Bundle, DecisionStep, Definition, ParallelStep, Stage

@@ -7,9 +7,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from contracts.base import BlobRef
-from contracts.events.decision import DecisionAnswered, DecisionOpened, RoleBinding
+from contracts.events.decision import DecisionAnswered, DecisionOpened
 from contracts.events.effect import EffectDeclared, EffectPending, EffectSucceeded
-from contracts.events.run import RunCancelled, RunCreated, RunParked, RunStarted, RunSuspended, Trigger, UserRef
+from contracts.events.run import (
+    RoleBinding,
+    RunCancelled,
+    RunCreated,
+    RunParked,
+    RunStarted,
+    RunSuspended,
+    Trigger,
+    UserRef,
+)
 from contracts.subjects import STREAMS
 from libs.bus.memory import MemoryBroker, MemoryBus
 from libs.domain import decision, effect, lifecycle, run

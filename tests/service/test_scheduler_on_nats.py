@@ -13,8 +13,9 @@ from contracts import ids
 from contracts.base import Principal
 from contracts.commands import AnswerDecision
 from contracts.envelope import Address, Envelope
-from contracts.events.decision import DecisionOpened, RoleBinding
+from contracts.events.decision import DecisionOpened
 from contracts.events.effect import EffectPending
+from contracts.events.run import RoleBinding
 from contracts.replies import DecisionAccepted
 from contracts.subjects import history
 from libs.bus.declare import declare

@@ -30,13 +30,14 @@ RUN: Final = _edges("""
 """)
 
 STEP: Final = _edges("""
-    pending -> failed queued waiting writing
-    queued -> cancelled failed queued retrying succeeded
-    waiting -> cancelled failed succeeded
-    writing -> cancelled failed retrying succeeded
+    pending -> delayed failed queued succeeded waiting writing
+    delayed -> cancelled failed queued succeeded waiting writing
+    queued -> cancelled failed queued retrying succeeded waiting
+    waiting -> cancelled failed queued succeeded writing
+    writing -> cancelled failed retrying succeeded waiting
     retrying -> cancelled failed queued writing
     succeeded -> pending
-    failed -> pending queued writing
+    failed -> pending queued succeeded waiting writing
     cancelled -> pending
 """)
 

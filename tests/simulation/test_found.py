@@ -10,8 +10,9 @@ from contracts.envelope import Address, Envelope
 from contracts.errors import Rejected
 from contracts.events import effect as f
 from contracts.events import run as r
-from contracts.events.decision import DecisionOpened, RoleBinding
+from contracts.events.decision import DecisionOpened
 from contracts.events.identity import UserRegistered
+from contracts.events.run import RoleBinding
 from contracts.subjects import history
 from libs.bus.memory import MemoryBroker, MemoryBus
 from libs.bus.port import Message

@@ -7,8 +7,8 @@ import pytest
 
 from contracts.base import Event, Principal
 from contracts.errors import Rejected
-from contracts.events.decision import DecisionAnswered, DecisionOpened, DecisionWithdrawn, RoleBinding
-from contracts.events.run import UserRef
+from contracts.events.decision import DecisionAnswered, DecisionOpened, DecisionWithdrawn
+from contracts.events.run import RoleBinding, UserRef
 from libs.canonical import blob
 from libs.domain import lifecycle
 from libs.domain.access import holds, is_administrator, sees_run

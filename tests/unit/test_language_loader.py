@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from contracts.errors import Rejected
-from contracts.events.decision import RoleBinding
+from contracts.events.run import RoleBinding
 from libs.language.loader import load_folder
 from libs.language.model import AgentStep, DecisionStep, EventTrigger, ManualTrigger, ParallelStep, WriteStep
 from libs.language.problems import PROBLEMS_MAX

@@ -1,5 +1,6 @@
 """The state of a run, as its facts add up to it."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -14,6 +15,10 @@ from minutebook.models.states import ArtifactState, DecisionOutcome, FailureClas
 
 WATCHDOG: Final = timedelta(seconds=60)
 """A running run is looked at this often at the latest, in case every message about it was lost."""
+
+
+SEARCH_TERMS_MAX: Final = 20
+SEARCH_TERM_CHARS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ class State:
     initiated_by: e.UserRef | None = None
     trigger: e.Trigger | None = None
     project_id: str | None = None
+    variant: str | None = None
+    parent: UUID | None = None
     created_at: datetime | None = None
     finished_at: datetime | None = None
     stage: str | None = None
@@ -99,6 +106,8 @@ def evolve(state: State, event: Event) -> State:
                 initiated_by=event.initiated_by,
                 trigger=event.trigger,
                 project_id=event.project_id,
+                variant=event.variant,
+                parent=event.parent,
                 created_at=event.at,
             )
         case e.RunStarted() | e.RunUnparked():
@@ -256,6 +265,16 @@ def _looped(state: State, event: e.RunLooped) -> State:
     return replace(state, steps=steps)
 
 
+def search_terms(context: JsonObject) -> list[str]:
+    """What a run is found by: `key=value` of the plain values at the top of its context, the first few of them."""
+    terms = [
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in context.items()
+        if isinstance(value, str | int | float | bool)
+    ]
+    return sorted(term for term in terms if len(term) <= SEARCH_TERM_CHARS_MAX)[:SEARCH_TERMS_MAX]
+
+
 def _columns(state: State) -> Mapping[str, Any]:
     return {
         "definition_id": state.definition_id,
@@ -268,6 +287,9 @@ def _columns(state: State) -> Mapping[str, Any]:
         "created_at": state.created_at,
         "finished_at": state.finished_at,
         "cost_microdollars": state.cost_microdollars,
+        "variant": state.variant,
+        "parent": state.parent,
+        "search": search_terms(state.context),
     }
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import AwareDatetime, ConfigDict, Field
 
 from minutebook.models.base import JsonObject, Sent, Shown
-from minutebook.models.states import DecisionOutcome, StepKind
+from minutebook.models.states import DecisionOutcome, StepKind, TriggerKind
 
 
 class SyncRequest(Sent):
@@ -54,13 +54,17 @@ class DefinitionStep(Shown):
     key: str
     name: str | None
     kind: StepKind
-    role: str | None = Field(default=None, description="of a decision: who may answer")
+    role: str | None = Field(
+        default=None, description="of a decision: who may answer; of a manual step: who completes it"
+    )
     outcomes: tuple[DecisionOutcome, ...] = ()
     artifact: str | None = Field(default=None, description="of a decision: the step whose artefact is decided on")
     executor: str | None = Field(default=None, description="of an agent step")
     system: str | None = Field(default=None, description="of a write step")
     tool: str | None = None
     branches: tuple[str, ...] = ()
+    source: str | None = Field(default=None, description="of an event step: where the event comes from")
+    gate: str | None = Field(default=None, description="of a gate step: what must hold")
 
 
 class DefinitionStage(Shown):
@@ -70,10 +74,14 @@ class DefinitionStage(Shown):
 
 
 class DefinitionTrigger(Shown):
-    kind: Literal["manual", "event"]
+    kind: TriggerKind
     roles: tuple[str, ...] = ()
     source: str | None = None
     match: JsonObject = Field(default_factory=dict)
+    cron: str | None = None
+    every_seconds: int | None = None
+    timezone: str | None = None
+    overlap: Literal["skip", "allow"] | None = None
     project: str | None = None
 
 

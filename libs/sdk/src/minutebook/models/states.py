@@ -17,8 +17,9 @@ RunState = Literal[
 RunOutcome = Literal["succeeded", "rejected"]
 StepState = Literal[
     "pending",  # not reached yet
+    "delayed",  # waiting for the moment that its `wait` names
     "queued",  # an attempt is open: waiting for a runner, or running
-    "waiting",  # a decision is open
+    "waiting",  # on a person or an event: a decision, a manual task or a wait is open
     "writing",  # an effect is open
     "retrying",  # waiting for the backoff to pass
     "succeeded",
@@ -30,9 +31,12 @@ DecisionState = Literal["open", "answered", "withdrawn"]
 DecisionOutcome = Literal["approve", "request_changes", "reject", "cancel"]
 EffectState = Literal["declared", "pending", "succeeded", "failed", "in_doubt", "cancelled"]
 InboundState = Literal["received", "routed"]
+WaitState = Literal["opening", "open", "matched", "closed"]
+ScheduleState = Literal["active", "paused", "retired"]
+AdmissionState = Literal["idle", "busy"]
 ArtifactState = Literal["proposed", "approved", "executed"]
-StepKind = Literal["agent", "decision", "parallel", "write"]
-TriggerKind = Literal["manual", "event"]
+StepKind = Literal["agent", "decision", "manual", "event", "gate", "parallel", "write"]
+TriggerKind = Literal["manual", "event", "schedule"]
 FailureClass = Literal[
     "default",
     "connector_unavailable",
@@ -42,9 +46,10 @@ FailureClass = Literal[
     "timeout",
     "missing_data",
 ]
-FailureAction = Literal["retry_backoff", "suspend", "fail"]
+FailureAction = Literal["retry_backoff", "suspend", "escalate", "fail"]
 
 __all__ = [
+    "AdmissionState",
     "ArtifactState",
     "AttemptState",
     "DecisionOutcome",
@@ -55,7 +60,9 @@ __all__ = [
     "InboundState",
     "RunOutcome",
     "RunState",
+    "ScheduleState",
     "StepKind",
     "StepState",
     "TriggerKind",
+    "WaitState",
 ]
