@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AwareDatetime, BaseModel
 
 import contracts.events  # noqa: F401  registers every event
 from contracts.base import Actor, BlobRef, Event
@@ -41,6 +41,7 @@ def example(annotation: Any) -> Any:
         bool: True,
         UUID: UUID(int=1),
         datetime: NOW,
+        AwareDatetime: NOW,
     }
     return plain[annotation]
 
