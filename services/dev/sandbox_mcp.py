@@ -1,8 +1,10 @@
-"""A code host to write to: a real MCP server whose pull requests are lines of a file.
+"""Targets to write to: a real MCP server whose pull requests, CRM records and issues are lines of a file.
 
 Each call that acted is one JSON line, synced before it is answered: `{at, tool, arguments, meta, number}`. So what
 was written to the outside world can be counted after any kill. It does not deduplicate, as real servers do not: a
 second call with the same idempotency key is a second line, and a fault of the caller.
+
+How a target fails can be rehearsed: `GET` and `PUT /faults`, a JSON list, with the server's token.
 """
 
 import asyncio
@@ -19,13 +21,13 @@ from typing import Any, Final, Literal
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_TOOL: Final = "create_pull_request"
 _PATH: Final = "/mcp"
+_FAULTS_PATH: Final = "/faults"
 _CUT: Final = "minutebook.sandbox.cut"
 
 
@@ -39,24 +41,43 @@ class PullRequest(BaseModel):
     base: str
 
 
+class Record(BaseModel):
+    """The structured result of a CRM's tool."""
+
+    id: str
+    success: bool
+
+
+class Issue(BaseModel):
+    """The structured result of an issue tracker's tool."""
+
+    id: str
+    key: str
+    self: str
+
+
 @dataclass(slots=True)
 class Fault:
-    """Something that befalls the calls to come, for tests.
+    """Something that befalls the calls to come, `times` of them.
 
     `error`: the tool says that it failed. `hang`: no answer ever comes. `drop`: the connection is cut in its answer.
-    With `acted` the pull request was opened nevertheless, before that.
+    With `acted` the record was made nevertheless, before that. `away`: nobody is let in, however often they come.
     """
 
-    kind: Literal["error", "hang", "drop"]
+    kind: Literal["error", "hang", "drop", "away"]
     acted: bool = False
     times: int = 1
+
+
+_FAULTS: Final = TypeAdapter(list[Fault])
 
 
 @dataclass(slots=True)
 class Sandbox:
     """The server: serve `app`, whose MCP endpoint is `/mcp`. `faults` and `delay_seconds` may change at any time.
 
-    Faults are used up in their order, one per call; `delay_seconds` passes before any call acts.
+    Faults are used up in their order, one per call, but for `away`, which lasts until it is taken out;
+    `delay_seconds` passes before any call acts.
     """
 
     file: Path
@@ -67,6 +88,11 @@ class Sandbox:
     def calls(self) -> list[dict[str, Any]]:
         """Return every call that acted, in the order of their numbers."""
         return _Book(self.file).lines()
+
+    @property
+    def away(self) -> bool:
+        """Whether nobody is let in now."""
+        return any(fault.kind == "away" for fault in self.faults)
 
     def next_fault(self) -> Fault | None:
         """Use up one turn of the first fault; None when the call is to go well."""
@@ -84,15 +110,31 @@ def sandbox(file: Path, *, token: str | None = None) -> Sandbox:
     With `token`, a call without that bearer token gets 401.
     """
     box = Sandbox(file)
-    box.app = _front(_server(box).streamable_http_app(stateless_http=True), token)
+    box.app = _front(_server(box).streamable_http_app(stateless_http=True), box, token)
     return box
 
 
 def _server(box: Sandbox) -> MCPServer:
-    book = _Book(box.file)
     server = MCPServer("minutebook-sandbox", log_level="ERROR")
+    book = _Book(box.file)
+    _code_host(server, box, book)
+    _crm(server, box, book)
+    _issue_tracker(server, box, book)
 
-    @server.tool(name=_TOOL, description="Open a pull request. The sandbox writes it down, and nothing else happens.")
+    @server.custom_route(_FAULTS_PATH, methods=["GET", "PUT"])  # type: ignore[untyped-decorator]
+    async def faults(request: Request) -> Response:
+        if request.method == "PUT":
+            try:
+                box.faults[:] = _FAULTS.validate_json(await request.body())
+            except ValidationError as error:
+                return JSONResponse({"error": str(error)}, 422)
+        return JSONResponse(_FAULTS.dump_python(box.faults, mode="json"))
+
+    return server
+
+
+def _code_host(server: MCPServer, box: Sandbox, book: "_Book") -> None:
+    @server.tool(description="Open a pull request. The sandbox writes it down, and nothing else happens.")
     async def create_pull_request(
         repo: str,
         title: str,
@@ -103,26 +145,51 @@ def _server(box: Sandbox) -> MCPServer:
         base: str = "main",
         draft: bool = False,
     ) -> PullRequest:
-        received = context.request_context
-        assert received.request is not None
-        await asyncio.sleep(box.delay_seconds)
-        fault = box.next_fault()
-        if fault is not None and not fault.acted:
-            await _befall(fault, received.request)
-        arguments = dict((received.params or {}).get("arguments") or {})
-        number = await asyncio.to_thread(book.add, _TOOL, arguments, dict(received.meta or {}))
-        if fault is not None:
-            await _befall(fault, received.request)
+        number, origin = await _act(box, book, "create_pull_request", context)
         name = f"{owner}/{repo}" if owner else repo
-        url = f"{received.request.base_url}{name}/pull/{number}"
-        return PullRequest(number=number, html_url=url, title=title, head=head, base=base)
+        return PullRequest(number=number, html_url=f"{origin}{name}/pull/{number}", title=title, head=head, base=base)
 
     @server.custom_route("/{repo:path}/pull/{number:int}", methods=["GET"])  # type: ignore[untyped-decorator]
     async def page(request: Request) -> Response:
         found = [line for line in book.lines() if line["number"] == request.path_params["number"]]
         return _page(found[0]) if found else HTMLResponse("There is no such pull request.", status_code=404)
 
-    return server
+
+def _crm(server: MCPServer, box: Sandbox, book: "_Book") -> None:
+    @server.tool(description="Create a record in the CRM. The sandbox writes it down, and nothing else happens.")
+    async def create_record(sobject: str, fields: dict[str, Any], context: Context[Any, Request]) -> Record:
+        number, _ = await _act(box, book, "create_record", context)
+        return Record(id=f"SB{number:015d}", success=True)
+
+
+def _issue_tracker(server: MCPServer, box: Sandbox, book: "_Book") -> None:
+    @server.tool(
+        name="createJiraIssue", description="File an issue. The sandbox writes it down, and nothing else happens."
+    )
+    async def create_jira_issue(
+        projectKey: str,  # noqa: N803  the tool's own names
+        issueTypeName: str,  # noqa: N803
+        summary: str,
+        context: Context[Any, Request],
+        description: str = "",
+    ) -> Issue:
+        number, origin = await _act(box, book, "createJiraIssue", context)
+        return Issue(id=str(number), key=f"{projectKey}-{number}", self=f"{origin}browse/{projectKey}-{number}")
+
+
+async def _act(box: Sandbox, book: "_Book", tool: str, context: Context[Any, Request]) -> tuple[int, str]:
+    """Write a call down, unless a fault befalls it; returns its number and the server's address."""
+    received = context.request_context
+    assert received.request is not None
+    await asyncio.sleep(box.delay_seconds)
+    fault = box.next_fault()
+    if fault is not None and not fault.acted:
+        await _befall(fault, received.request)
+    arguments = dict((received.params or {}).get("arguments") or {})
+    number = await asyncio.to_thread(book.add, tool, arguments, dict(received.meta or {}))
+    if fault is not None:
+        await _befall(fault, received.request)
+    return number, str(received.request.base_url)
 
 
 async def _befall(fault: Fault, request: Request) -> None:
@@ -143,15 +210,19 @@ def _page(line: dict[str, Any]) -> HTMLResponse:
     )
 
 
-def _front(app: ASGIApp, token: str | None) -> ASGIApp:
-    """Check the token, and cut the connection of a call whose fault asks for it."""
+def _front(app: ASGIApp, box: Sandbox, token: str | None) -> ASGIApp:
+    """Check the token, turn calls away, and cut the connection of a call whose fault asks for it."""
 
     async def front(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != _PATH:
+        if scope["type"] != "http" or scope["path"] not in (_PATH, _FAULTS_PATH):
             await app(scope, receive, send)
         elif token is not None and not _bears(scope, token):
             refusal = JSONResponse({"error": "invalid_token"}, 401, headers={"www-authenticate": "Bearer"})
             await refusal(scope, receive, send)
+        elif scope["path"] == _FAULTS_PATH:
+            await app(scope, receive, send)
+        elif box.away:
+            await JSONResponse({"error": "away"}, 429, headers={"retry-after": "1"})(scope, receive, send)
         else:
             scope[_CUT] = asyncio.Event()
             await _unless_cut(scope[_CUT], lambda: app(scope, receive, send), send)
@@ -216,4 +287,4 @@ class _Book:
         return [json.loads(line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
-__all__ = ["Fault", "PullRequest", "Sandbox", "sandbox"]
+__all__ = ["Fault", "Issue", "PullRequest", "Record", "Sandbox", "sandbox"]

@@ -37,6 +37,8 @@ from services.dev.scripts import load_scripts
 from services.host.roster import BUILDERS, ORDER
 
 DATABASE: Final = "minutebook"
+SANDBOXED: Final = ("github", "salesforce", "atlassian")
+"""MCP servers of the shipped definitions; the sandbox stands for all of them."""
 
 
 class Stack:
@@ -49,6 +51,7 @@ class Stack:
         self.tokens: dict[str, str] = {}
         self.api_url = ""
         self.sandbox_calls = Path()
+        self.sandbox_url = ""
         self.owner_dsn = ""
         self.scripted_model_url = ""
         self.webhook_secret = ""
@@ -105,6 +108,8 @@ class Stack:
             "nats_url": settings.nats_url,
             "postgres_dsn": self.owner_dsn,
             "sandbox_calls": str(self.sandbox_calls),
+            "sandbox_url": self.sandbox_url,
+            "sandbox_token": data.secret("sandbox"),
             "scripted_model_url": self.scripted_model_url,
             "webhook_secrets": {"jira": self.webhook_secret},
         }
@@ -133,6 +138,7 @@ class Stack:
         self.sandbox_calls = data.path / "sandbox-calls.jsonl"
         target = await serve(sandbox(self.sandbox_calls, token=data.secret("sandbox")).app)
         self._exit.push_async_callback(target.stop)
+        self.sandbox_url = target.url
         model = await serve(scripted_model(load_scripts(self._options.definitions)).app)
         self._exit.push_async_callback(model.stop)
         self.scripted_model_url = model.url
@@ -140,8 +146,8 @@ class Stack:
         self.webhook_secret = data.secret("jira webhook")
         secrets = {
             "jira_webhook_secret": self.webhook_secret,
-            "github_mcp_url": f"{target.url}/mcp",
-            "github_mcp_token": data.secret("sandbox"),
+            **{f"{server}_mcp_url": f"{target.url}/mcp" for server in SANDBOXED},
+            **{f"{server}_mcp_token": data.secret("sandbox") for server in SANDBOXED},
             "anthropic_api_key": _provider_key() if self._options.live else "scripted",
         }
         settings = Settings(

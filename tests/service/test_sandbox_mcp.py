@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from contracts.base import JsonObject
-from libs.mcp import Answered, Outcome, RejectedByServer, call_tool
+from libs.mcp import Answered, NotSent, Outcome, RejectedByServer, call_tool
 from services.dev.http import serve
 from services.dev.sandbox_mcp import Fault, sandbox
 
@@ -96,4 +96,46 @@ async def test_faults_are_used_up_in_their_order(tmp_path: Path) -> None:
     outcomes = [await open_pull_request(server.url) for _ in range(4)]
     assert [type(outcome).__name__ for outcome in outcomes] == ["ToolError", "ToolError", "ToolError", "Answered"]
     assert [line["number"] for line in box.calls()] == [1, 2]
+    await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "reference"),
+    [
+        ("create_record", {"sobject": "Note", "fields": {"Title": "Fleet renewal"}}, {"id": "SB000000000000001"}),
+        (
+            "createJiraIssue",
+            {"projectKey": "PMO", "issueTypeName": "Task", "summary": "Chase the yard"},
+            {"id": "1", "key": "PMO-1"},
+        ),
+    ],
+)
+async def test_it_stands_for_a_crm_and_an_issue_tracker_too(
+    tmp_path: Path, tool: str, arguments: JsonObject, reference: dict[str, str]
+) -> None:
+    box = sandbox(tmp_path / "calls.jsonl")
+    server = await serve(box.app)
+    outcome = await call_tool(
+        url=f"{server.url}/mcp", token=None, tool=tool, arguments=arguments, meta={}, timeout=timedelta(seconds=10)
+    )
+    assert isinstance(outcome, Answered)
+    assert isinstance(outcome.content, dict)
+    assert reference.items() <= outcome.content.items()
+    (line,) = box.calls()
+    assert (line["tool"], line["arguments"]) == (tool, arguments)
+    await server.stop()
+
+
+async def test_a_target_that_is_away_is_rehearsed_over_http(tmp_path: Path) -> None:
+    box = sandbox(tmp_path / "calls.jsonl", token="t")
+    server = await serve(box.app)
+    async with httpx.AsyncClient(base_url=server.url, headers={"authorization": "Bearer t"}) as http:
+        assert (await http.put("/faults", json=[{"kind": "away"}])).status_code == 200
+        assert (await http.get("/faults")).json() == [{"kind": "away", "acted": False, "times": 1}]
+        turned_away = [await open_pull_request(server.url, token="t") for _ in range(2)]
+        assert all(isinstance(outcome, NotSent) for outcome in turned_away), turned_away
+        assert (await http.put("/faults", json=[{"kind": "on holiday"}])).status_code == 422
+        assert (await http.put("/faults", json=[])).json() == []
+        assert (await http.get("/faults", headers={"authorization": "Bearer guessed"})).status_code == 401
+    assert number(await open_pull_request(server.url, token="t")) == 1
     await server.stop()
