@@ -49,13 +49,17 @@ class StreamSpec:
 
 @dataclass(frozen=True, slots=True)
 class DurableSpec:
-    """A durable consumer. `max_deliver` is unlimited: a message ends by ack or term, never by a count."""
+    """A durable consumer. `max_deliver` is unlimited: a message ends by ack or term, never by a count.
+
+    `ack_wait` is how long what a killed process had in hand stands still. It may be short, since a process that lives
+    says so of what takes longer, and since what is handled twice is harmless.
+    """
 
     name: str
     stream: str
     subjects: tuple[str, ...]
     service: Owner
-    ack_wait: timedelta = timedelta(seconds=30)
+    ack_wait: timedelta = timedelta(seconds=5)
     max_ack_pending: int = 2_000
 
 

@@ -55,6 +55,10 @@ class Settings(BaseSettings):
     anthropic_model: str = Field(default="claude-sonnet-5-5", description="model of agent steps that name none")
     model_calls_max: int = Field(default=8, ge=1, description="model calls of one attempt")
     model_output_tokens_max: int = Field(default=16_000, ge=1, description="tokens that one model call may answer with")
+    effect_calls: int = Field(
+        default=32, ge=1, description="tool calls that one effects process has under way; a kill leaves these in doubt"
+    )
+    effect_calls_per_server: int = Field(default=8, ge=1, description="of them, to one MCP server")
     effect_start_seconds: float = Field(
         default=5.0, gt=0, description="a call that began later after its pending fact is not made"
     )

@@ -12,6 +12,7 @@ from libs.process import Service, Tools, envelope_handler, wake_handler
 from services.effects.connectors import Connectors
 from services.effects.handlers import Handlers
 from services.effects.ledger import Call, Ledger
+from services.effects.turns import Turns
 
 
 def build(tools: Tools, call: Call = call_tool) -> Service:
@@ -22,6 +23,7 @@ def build(tools: Tools, call: Call = call_tool) -> Service:
         owner=owner,
         store=store,
         connectors=Connectors(store, tools.secrets),
+        turns=Turns(calls_max=settings.effect_calls, calls_per_server_max=settings.effect_calls_per_server),
         start_within=_start_within(settings),
         call=call,
     )

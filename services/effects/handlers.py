@@ -27,17 +27,17 @@ class Handlers:
 
     async def on_facts(self, type_: str, addresses: Sequence[Address]) -> _Failures:
         """Begin what was declared, armed again or released; cancel what its run gave up. Failures by stream or run."""
-        run_ids = {address.stream_id for address in addresses}
+        told = dict.fromkeys((address.stream_id for address in addresses), 0)
         match type_:
             case "effect.declared":
-                return await self._ledger.begin(dict.fromkeys(run_ids, 0))
+                return await self._ledger.begin(told)
             case "run.step_writing":
                 return await self._rearm(addresses)
             case "run.resumed":
-                declared = await self._declared_of(run_ids)
+                declared = await self._declared_of(told)
                 return _by_run(await self._ledger.begin(dict.fromkeys(declared, 0)), declared)
             case "run.cancelled":
-                declared = await self._declared_of(run_ids)
+                declared = await self._declared_of(told)
                 return _by_run(await self._ledger.cancel(dict.fromkeys(declared, "cancelled")), declared)
             case _:
                 # A failed run may be tried again: its declared effect stays, and the guard keeps it from being called.
@@ -57,7 +57,9 @@ class Handlers:
         items: list[Item[Command]] = []
         for effect_id, state in states.items():
             if state.status == "declared":
+                # It may have to wait for its turn, and must not stay due meanwhile.
                 begun[effect_id] = 0
+                items.append(self._item(effect_id, Look(), effect_id))
             elif effect_id in armed:
                 begun[effect_id] = armed[effect_id]
                 items.append(self._item(effect_id, Rearm(arm=armed[effect_id]), effect_id))

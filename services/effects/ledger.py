@@ -1,6 +1,7 @@
 """The ledger: announce a call in the history, make it, report it. Never the second before the first."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,12 +23,7 @@ from libs.telemetry.tracing import span
 from services.effects.connectors import Call as ToCall
 from services.effects.connectors import Connectors, Refusal, meta_of, verdict
 from services.effects.reports import Reports
-
-CALLS_MAX: Final = 64
-"""Calls under way at a time in one process."""
-
-WAITING_MAX: Final = 10_000
-"""Effects that wait here for a free call. Those beyond it come back by their wake."""
+from services.effects.turns import Server, Turn, Turns
 
 Call = Callable[..., Awaitable[Outcome]]
 """Makes one tool call, as `libs.mcp.call_tool` does."""
@@ -43,6 +39,7 @@ class _Current:
     """A call that this process announced. `sent` before the first byte may leave, `verdict` once it is known."""
 
     effect_id: UUID
+    server: Server
     claim: UUID
     traceparent: str | None
     announced_at: float
@@ -51,7 +48,7 @@ class _Current:
 
 
 class Ledger:
-    """Keeps at most `CALLS_MAX` calls under way, each announced before it is made."""
+    """Announces what can be called at once, and calls it: a kill leaves nothing else in doubt."""
 
     def __init__(
         self,
@@ -59,6 +56,7 @@ class Ledger:
         owner: Owner[State, Command],
         store: Store,
         connectors: Connectors,
+        turns: Turns,
         start_within: timedelta,
         call: Call = call_tool,
     ) -> None:
@@ -68,7 +66,7 @@ class Ledger:
         self._call_tool = call
         self._start_seconds = start_within.total_seconds()
         self._reports = Reports(owner)
-        self._waiting: dict[UUID, int] = {}
+        self._turns = turns
         self._calls: dict[UUID, _Current] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
@@ -83,9 +81,18 @@ class Ledger:
 
         Returns once those calls are announced, not when they are made. Failures are by effect.
         """
-        for effect_id, arm in wanted.items():
-            if effect_id not in self._calls and (effect_id in self._waiting or len(self._waiting) < WAITING_MAX):
-                self._waiting[effect_id] = max(arm, self._waiting.get(effect_id, 0))
+        idle = [effect_id for effect_id in wanted if effect_id not in self._calls]
+        if not idle:
+            return {}
+        try:
+            load = await self._store.load("effect", dict.fromkeys(idle, 0))
+        except Unavailable as error:
+            return dict.fromkeys(idle, error)
+        for effect_id in idle:
+            stream = load.streams[effect_id]
+            if stream.tenant_group is not None and (effect := fold(stream)).status == "declared":
+                trace = stream.events[0].metadata.traceparent
+                self._turns.wait(Turn(effect_id, stream.tenant_group, effect, trace, arm=wanted[effect_id]))
         return await self._fill()
 
     async def drain(self, within: timedelta) -> None:
@@ -108,41 +115,42 @@ class Ledger:
     async def _fill(self) -> dict[UUID, MinutebookError]:
         failures: dict[UUID, MinutebookError] = {}
         async with self._turn:
-            while self._waiting and not self._draining and (free := CALLS_MAX - len(self._calls)) > 0:
-                chosen = {effect_id: self._waiting.pop(effect_id) for effect_id in list(self._waiting)[:free]}
-                failures.update(await self._announce(chosen))
+            while not self._draining and (
+                turns := self._turns.take(Counter(call.server for call in self._calls.values()))
+            ):
+                failures.update(await self._announce(turns))
         return failures
 
-    async def _announce(self, chosen: Mapping[UUID, int]) -> dict[UUID, MinutebookError]:
+    async def _announce(self, turns: Sequence[Turn]) -> dict[UUID, MinutebookError]:
         """Commit `pending` for those that are still declared, then start their calls."""
+        # Resolved now, so that nothing that may fail stands between an announcement and its call.
         try:
-            resolved = await self._resolve(chosen)
+            resolved = [await self._connectors.resolve(turn.tenant_group, turn.effect) for turn in turns]
         except Unavailable as error:
-            return dict.fromkeys(chosen, error)
+            return dict.fromkeys((turn.effect_id for turn in turns), error)
         calls = [
             _Current(
-                effect_id=effect_id,
+                effect_id=turn.effect_id,
+                server=turn.server,
                 claim=nonce(),
-                traceparent=traceparent,
+                traceparent=turn.traceparent,
                 announced_at=monotonic(),  # before the commit: the call starts too early rather than too late
             )
-            for effect_id, (_, traceparent) in resolved.items()
+            for turn in turns
         ]
         results = await self._owner.handle(
             [
-                self._item(
-                    call.effect_id, Begin(claim=call.claim, arm=chosen[call.effect_id]), call.traceparent, call.claim
-                )
-                for call in calls
+                self._item(call.effect_id, Begin(claim=call.claim, arm=turn.arm), call.traceparent, call.claim)
+                for turn, call in zip(turns, calls, strict=True)
             ]
         )
         faultpoint("effect.pending")
         failures: dict[UUID, MinutebookError] = {}
         refused: list[UUID] = []
-        for call, result in zip(calls, results, strict=True):
+        for call, to_call, result in zip(calls, resolved, results, strict=True):
             if not isinstance(result, MinutebookError):
                 if result.state.status == "pending" and result.state.claim == call.claim:
-                    self._start(call, self._call(call, result.state, resolved[call.effect_id][0]))
+                    self._start(call, self._call(call, result.state, to_call))
             elif result.code == "append.guarded":
                 refused.append(call.effect_id)
             else:
@@ -154,20 +162,6 @@ class Ledger:
         if refused:
             failures.update(await self._stand_back(refused))
         return failures
-
-    async def _resolve(self, chosen: Mapping[UUID, int]) -> dict[UUID, tuple[ToCall | Refusal, str | None]]:
-        """What those that are still declared would call, and their traces: read now, so that nothing that may fail
-        stands between an announcement and its call."""
-        load = await self._store.load("effect", dict.fromkeys(chosen, 0))
-        states = {i: fold(stream) for i, stream in load.streams.items() if stream.tenant_group is not None}
-        return {
-            effect_id: (
-                await self._connectors.resolve(group, state),
-                load.streams[effect_id].events[0].metadata.traceparent,
-            )
-            for effect_id, state in states.items()
-            if state.status == "declared" and (group := load.streams[effect_id].tenant_group) is not None
-        }
 
     async def _stand_back(self, effect_ids: Sequence[UUID]) -> dict[UUID, MinutebookError]:
         """The run does not allow a write now. Over: cancelled for good. Suspended or failed: wait for it, unwatched."""

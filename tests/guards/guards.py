@@ -107,8 +107,8 @@ GUARDS: Final[tuple[Guard, ...]] = (
             ),
             Change(
                 "services/effects/ledger.py",
-                'if state.status == "declared" and (group',
-                'if state.status in {"declared", "pending"} and (group',
+                '(effect := fold(stream)).status == "declared":',
+                '(effect := fold(stream)).status in {"declared", "pending"}:',
             ),
         ),
         ("tests/chaos/test_kills.py::test_the_write_path_by_force",),

@@ -24,7 +24,6 @@ from libs.eventstore.port import Store
 from services.dev.http import serve
 from services.dev.sandbox_mcp import Fault, sandbox
 from services.effects.app import build
-from services.effects.ledger import CALLS_MAX
 from tests.support.effects import ARGUMENTS, EMAIL, TOKEN, World, open_world, secrets
 from tests.support.postgres import Database
 from tests.support.record import ListeningBus, eventually
@@ -276,10 +275,45 @@ async def test_a_service_that_stops_in_mid_call_says_that_it_does_not_know(world
 
 
 async def test_more_effects_than_calls_at_a_time_all_come_to_their_end(world: World) -> None:
-    _, bus = await world.service()
+    _, bus = await world.service(effect_calls=4, effect_calls_per_server=3)
     run_id = await world.run()
-    effects = [await world.declare(run_id, key=f"pull_request:{number}") for number in range(CALLS_MAX + 10)]
+    effects = [await world.declare(run_id, key=f"pull_request:{number}") for number in range(13)]
     await bus.tell("effects-history", "effect.declared", *effects)
     for effect_id in effects:
         await world.until(effect_id, "succeeded", within=timedelta(seconds=60))
     assert len(world.target.calls()) == len(effects)
+
+
+async def test_only_what_is_called_at_once_is_announced(world: World) -> None:
+    """A process that is killed now leaves two effects in doubt, and the third is nobody's but the next one's."""
+    _, bus = await world.service(effect_calls_per_server=2, drain_seconds=0.05)
+    run_id = await world.run()
+    world.target.faults += [Fault("hang"), Fault("hang")]
+    *called, waiting = [await world.declare(run_id, key=f"pull_request:{number}") for number in range(3)]
+    await bus.tell("effects-history", "effect.declared", *called, waiting)
+    for effect_id in called:
+        assert (await world.record.state(effect.CATEGORY, effect_id)).status == "pending"
+    assert await world.record.types("effect", waiting) == ["effect.declared"]
+
+    await world.record.shift(effect.DECLARED_WATCHDOG)
+    assert waiting in {due.stream_id for due in await world.record.store.due("effect", limit=10)}
+    await bus.wake("effects", "effect", waiting)
+    assert await world.record.types("effect", waiting) == ["effect.declared"]
+    assert waiting not in {due.stream_id for due in await world.record.store.due("effect", limit=10)}
+
+
+async def test_a_server_that_hangs_holds_up_no_other(world: World) -> None:
+    await world.another_server("slow")
+    _, bus = await world.service(effect_calls_per_server=2, drain_seconds=0.05)
+    run_id = await world.run()
+    world.target.faults += [Fault("hang"), Fault("hang")]
+    slow = [await world.declare(run_id, key=f"slow:{number}", system="slow") for number in range(10)]
+    await bus.tell("effects-history", "effect.declared", *slow)
+
+    async def hanging() -> bool:
+        return all(fault.times == 0 for fault in world.target.faults)
+
+    await eventually(hanging)
+    other = await world.declare(run_id)
+    await bus.tell("effects-history", "effect.declared", other)
+    await world.until(other, "succeeded")

@@ -24,6 +24,7 @@ from libs.owner import owner
 from services.effects import app as effects_app
 from services.effects import connectors, ledger
 from services.effects.handlers import Handlers
+from services.effects.turns import Turn
 from services.scheduler.incarnations import Incarnations
 from services.scheduler.sweep import Sweep
 
@@ -105,12 +106,18 @@ def _called_first() -> Sequence[tuple[Any, str, Any]]:
     """The call is made, and only then announced."""
     announce = ledger.Ledger._announce
 
-    async def eager(self: ledger.Ledger, chosen: Mapping[UUID, int]) -> dict[UUID, MinutebookError]:
-        load = await self._store.load("effect", dict.fromkeys(chosen, 0))
-        for effect_id, (to_call, traceparent) in (await self._resolve(chosen)).items():
-            call = ledger._Current(effect_id, nonce(), traceparent, monotonic())
-            await self._call(call, ledger.fold(load.streams[effect_id]), to_call)
-        return await announce(self, chosen)
+    async def eager(self: ledger.Ledger, turns: Sequence[Turn]) -> dict[UUID, MinutebookError]:
+        for turn in turns:
+            to_call = await self._connectors.resolve(turn.tenant_group, turn.effect)
+            call = ledger._Current(
+                effect_id=turn.effect_id,
+                server=turn.server,
+                claim=nonce(),
+                traceparent=turn.traceparent,
+                announced_at=monotonic(),
+            )
+            await self._call(call, turn.effect, to_call)
+        return await announce(self, turns)
 
     return [(ledger.Ledger, "_announce", eager)]
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any, Final, TypeVar, cast
 
+from contracts.subjects import DURABLES
 from libs.bus.memory import MemoryBroker
 from libs.config import Secrets, Settings
 from libs.eventstore.memory import MemoryStore
@@ -30,7 +31,7 @@ LOSABLE: Final = (
 )
 """Messages behind which the clock stands, so that losing one without a trace costs time and nothing else."""
 
-ACK_WAIT_SECONDS: Final = 30.0
+ACK_WAIT_SECONDS: Final = max(durable.ack_wait for durable in DURABLES).total_seconds()
 
 SETTINGS: Final = Settings(
     postgres_dsn="postgresql://simulated",
@@ -41,6 +42,7 @@ SETTINGS: Final = Settings(
     runner_lease_seconds=30.0,
     runner_renew_seconds=10.0,
     drain_seconds=5.0,
+    effect_calls_per_server=2,
 )
 
 SECRETS: Final = Secrets(

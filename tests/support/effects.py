@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -81,6 +81,12 @@ class World:
         await self.record.plant(effect.CATEGORY, effect_id, declared)
         return effect_id
 
+    async def another_server(self, system: str) -> None:
+        """Declare the target once more, under another name."""
+        await self.record.plant(
+            definition.CATEGORY, ids.server(self.record.group, system), _synced(system, await self.record.store.now())
+        )
+
     @property
     def owner(self) -> UserRef:
         return UserRef(id=ids.user(self.record.group, EMAIL), email=EMAIL)
@@ -103,16 +109,19 @@ async def open_world(database: Database, folder: Path) -> AsyncIterator[World]:
         http = await serve(target.app)
         exit_.push_async_callback(http.stop)
         now = await record.store.now()
-        server = ServerSynced(
-            at=now,
-            server_id="github",
-            url_ref="github_mcp_url",
-            token_ref="github_token",
-            tools=(ToolDeclaration(name=TOOL, reference="html_url", timeout_seconds=5),),
-            hash="0" * 64,
-        )
-        await record.plant(definition.CATEGORY, ids.server(record.group, "github"), server)
+        await record.plant(definition.CATEGORY, ids.server(record.group, "github"), _synced("github", now))
         user = UserRegistered(at=now, email=EMAIL, name="Sam", kind="user")
         await record.plant(identity.CATEGORY, ids.user(record.group, EMAIL), user)
         async with exit_.pop_all() as services:
             yield World(record, target, http, services)
+
+
+def _synced(system: str, now: datetime) -> ServerSynced:
+    return ServerSynced(
+        at=now,
+        server_id=system,
+        url_ref="github_mcp_url",
+        token_ref="github_token",
+        tools=(ToolDeclaration(name=TOOL, reference="html_url", timeout_seconds=5),),
+        hash="0" * 64,
+    )

@@ -1,0 +1,69 @@
+"""Who is called next: no more calls at a time than were set, and a slow server holds up no other."""
+
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+from libs.domain.effect import State
+
+WAITING_MAX: Final = 10_000
+"""Effects that wait here for a free call. Those beyond it come back by their wake."""
+
+Server = tuple[UUID, str]
+"""A tenant group, and the name under which it declared the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An effect that was declared when it was read, and the arm that its run asks for."""
+
+    effect_id: UUID
+    tenant_group: UUID
+    effect: State
+    traceparent: str | None
+    arm: int = 0
+
+    @property
+    def server(self) -> Server:
+        return self.tenant_group, self.effect.system
+
+
+class Turns:
+    """Effects that wait for a free call, in a queue per server."""
+
+    def __init__(self, *, calls_max: int, calls_per_server_max: int, waiting_max: int = WAITING_MAX) -> None:
+        self._calls_max = calls_max
+        self._calls_per_server_max = calls_per_server_max
+        self._waiting_max = waiting_max
+        self._queues: OrderedDict[Server, OrderedDict[UUID, Turn]] = OrderedDict()
+        self._waiting = 0
+
+    def wait(self, turn: Turn) -> None:
+        """Let an effect wait behind the others of its server; one that waits already keeps its place."""
+        queue = self._queues.get(turn.server, OrderedDict())
+        before = queue.get(turn.effect_id)
+        if before is None:
+            if self._waiting >= self._waiting_max:
+                return
+            self._waiting += 1
+        queue[turn.effect_id] = turn if before is None else replace(turn, arm=max(turn.arm, before.arm))
+        self._queues[turn.server] = queue
+
+    def take(self, under_way: Mapping[Server, int]) -> list[Turn]:
+        """Those that may be called beside the calls that are under way, one of each server in turn."""
+        busy = Counter(under_way)
+        taken: list[Turn] = []
+        while busy.total() < self._calls_max:
+            free = (server for server in self._queues if busy[server] < self._calls_per_server_max)
+            server = next(free, None)
+            if server is None:
+                break
+            queue = self._queues.pop(server)
+            taken.append(queue.popitem(last=False)[1])
+            busy[server] += 1
+            if queue:
+                self._queues[server] = queue  # behind the other servers
+        self._waiting -= len(taken)
+        return taken

@@ -1,0 +1,64 @@
+"""Whose call is next: the limits hold, each server has its turn, and an effect waits once."""
+
+from collections import Counter
+from typing import Final
+from uuid import UUID
+
+from libs.domain.effect import State
+from services.effects.turns import Turn, Turns
+
+_GROUP: Final = UUID(int=7)
+
+
+def turn(number: int, system: str = "github", *, group: UUID = _GROUP, arm: int = 0) -> Turn:
+    return Turn(UUID(int=number), group, State(status="declared", system=system), None, arm)
+
+
+def names(turns: list[Turn]) -> list[int]:
+    return [each.effect_id.int for each in turns]
+
+
+def test_each_server_gets_its_calls_and_no_more() -> None:
+    turns = Turns(calls_max=10, calls_per_server_max=2)
+    for number in range(5):
+        turns.wait(turn(number))
+    turns.wait(turn(9, "jira"))
+    assert names(turns.take({})) == [0, 9, 1]
+    assert names(turns.take({(_GROUP, "github"): 1, (_GROUP, "jira"): 1})) == [2]
+
+
+def test_all_calls_together_are_limited_too_and_servers_take_turns() -> None:
+    turns = Turns(calls_max=3, calls_per_server_max=3)
+    for number in range(4):
+        turns.wait(turn(number, "slow"))
+        turns.wait(turn(10 + number, "quick"))
+    assert names(turns.take({})) == [0, 10, 1]
+    under_way = Counter({(_GROUP, "slow"): 2})
+    assert names(turns.take(under_way)) == [11]
+
+
+def test_one_name_in_two_groups_is_two_servers() -> None:
+    turns = Turns(calls_max=10, calls_per_server_max=1)
+    turns.wait(turn(1))
+    turns.wait(turn(2, group=UUID(int=8)))
+    assert names(turns.take({})) == [1, 2]
+
+
+def test_what_waits_keeps_its_place_and_its_latest_arm() -> None:
+    turns = Turns(calls_max=10, calls_per_server_max=10)
+    for each in (turn(1, arm=2), turn(2), turn(1, arm=3), turn(1, arm=1)):
+        turns.wait(each)
+    taken = turns.take({})
+    assert names(taken) == [1, 2]
+    assert taken[0].arm == 3
+    assert turns.take({}) == []
+
+
+def test_no_more_wait_than_there_is_room_for() -> None:
+    turns = Turns(calls_max=1, calls_per_server_max=1, waiting_max=2)
+    for number in range(3):
+        turns.wait(turn(number))
+    assert names(turns.take({})) == [0]
+    turns.wait(turn(3))
+    turns.wait(turn(4))
+    assert [names(turns.take({})) for _ in range(3)] == [[1], [3], []]
