@@ -115,11 +115,14 @@ class Ledger:
     async def _fill(self) -> dict[UUID, MinutebookError]:
         failures: dict[UUID, MinutebookError] = {}
         async with self._turn:
-            while not self._draining and (
-                turns := self._turns.take(Counter(call.server for call in self._calls.values()))
-            ):
-                failures.update(await self._announce(turns))
+            while not self._draining and (taken := self._turns.take(self._under_way())):
+                # Two messages may have read an effect as declared, and the call of the other one is under way.
+                if turns := [turn for turn in taken if not self.calling(turn.effect_id)]:
+                    failures.update(await self._announce(turns))
         return failures
+
+    def _under_way(self) -> Mapping[Server, int]:
+        return Counter(call.server for call in self._calls.values())
 
     async def _announce(self, turns: Sequence[Turn]) -> dict[UUID, MinutebookError]:
         """Commit `pending` for those that are still declared, then start their calls."""

@@ -1,30 +1,37 @@
 """What the simulation found, each as the shortest way that leads there. Seeds change with the code; these stay."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID, uuid4
 
 from contracts import ids
 from contracts.base import Actor, BlobRef, Event, Metadata
 from contracts.envelope import Address, Envelope
-from contracts.errors import Rejected
+from contracts.errors import Rejected, Unavailable
 from contracts.events import effect as f
 from contracts.events import run as r
 from contracts.events.decision import DecisionOpened
+from contracts.events.definition import ServerSynced, ToolDeclaration
 from contracts.events.identity import UserRegistered
 from contracts.events.run import RoleBinding
 from contracts.subjects import history
 from libs.bus.memory import MemoryBroker, MemoryBus
 from libs.bus.port import Message
+from libs.canonical import blob
 from libs.config import Secrets, Settings
-from libs.domain import run
+from libs.domain import effect, run
 from libs.domain.categories import CATEGORIES
 from libs.eventstore.memory import MemoryStore
-from libs.eventstore.port import Append
+from libs.eventstore.port import Append, BatchResult, Load
+from libs.mcp import Outcome
 from libs.owner import Done, Item, Owner, Publisher
 from libs.process import Tools
 from services.decision.app import build as build_decision
 from services.effects.app import build
+from services.effects.connectors import Connectors
+from services.effects.ledger import Ledger
+from services.effects.turns import Turns
 from services.scheduler.wakes import wake_message
 from tests.simulation.people import GROUP, LEADS, TENANT
 from tests.support.runs import bundle_of
@@ -177,6 +184,67 @@ async def test_a_late_message_of_a_failure_withdraws_nothing_of_a_run_that_was_r
     await service.stop()
 
     assert store.rows["decision"][decision_id].state == "open"
+
+
+class _AwayOnceAnnounced(MemoryStore):
+    """A store that takes a moment for each load, and answers none after an announcement."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = False
+
+    async def load(self, category: str, versions: Mapping[UUID, int]) -> Load:
+        await asyncio.sleep(0)
+        if self.away:
+            raise Unavailable("postgres.away", "the connection was cut")
+        return await super().load(category, versions)
+
+    async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
+        batch = await super().append(category, appends)
+        self.away = any(isinstance(event, f.EffectPending) for each in appends for event in each.events)
+        return batch
+
+
+async def test_a_second_message_of_an_effect_does_not_take_the_place_of_its_call() -> None:
+    """Found by seed 359: the store did not answer the second, and the call of the first was forgotten."""
+    store, run_id, at = _AwayOnceAnnounced(), uuid4(), MemoryStore().clock
+    effect_id = ids.effect(run_id, "k")
+    arguments, content = blob({})
+    tool = ToolDeclaration(name="t", timeout_seconds=5)
+    server = ServerSynced(at=at, server_id="s", url_ref="url", token_ref=None, tools=(tool,), hash="0" * 64)
+    declared = f.EffectDeclared(
+        at=at, run_id=run_id, step="w", key="k", system="s", tool="t", arguments=arguments, owner=OWNER
+    )
+    await store.put_blobs(GROUP, {arguments.digest: content})
+    await _write(store, "definition", ids.server(GROUP, "s"), server)
+    await _write(store, "identity", OWNER.id, UserRegistered(at=at, email=OWNER.email, name="Lena", kind="user"))
+    await _write(store, "run", run_id, _created(store), r.RunStarted(at=at))
+    await _write(store, "effect", effect_id, declared)
+    bus = MemoryBus(MemoryBroker())
+    await bus.start()
+    calls = asyncio.Queue[None]()
+
+    async def never_answers(**_call: object) -> Outcome:
+        calls.put_nowait(None)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    ledger = Ledger(
+        owner=Owner(effect.CATEGORY, effect.decide, store=store, publisher=Publisher(bus, store)),
+        store=store,
+        connectors=Connectors(store, Secrets(overrides={"url": "http://target"})),
+        turns=Turns(calls_max=8, calls_per_server_max=8),
+        start_within=timedelta(seconds=5),
+        call=never_answers,
+    )
+
+    await asyncio.gather(ledger.begin({effect_id: 0}), ledger.begin({effect_id: 0}))
+    await calls.get()
+    store.away = False
+    await ledger.drain(timedelta(0))
+
+    assert store.rows["effect"][effect_id].state == "in_doubt"
+    assert calls.empty()
 
 
 def _writing(store: MemoryStore, effect_id: UUID) -> Sequence[Event]:
