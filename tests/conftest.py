@@ -17,6 +17,23 @@ FORCE: Final = (
 _HERE: Final = Path(__file__).parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--outage",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="how long recovery tests keep a server away, at least",
+    )
+
+
+@pytest.fixture
+def outage_seconds(request: pytest.FixtureRequest) -> float:
+    """How long a server is to be away, at least. With 0, as long as it takes everybody to notice."""
+    seconds: float = request.config.getoption("outage")
+    return seconds
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(_HERE).as_posix().startswith(FORCE):

@@ -97,6 +97,10 @@ def answered() -> Iterator[None]:
     try:
         yield
     except APIError as error:
+        if error.err_code in _NO_ROOM:
+            raise Unavailable(
+                "bus.no_room", f"JetStream has no room: {error.description}; give its disk, or its limits, more of it"
+            ) from error
         if _passing(error):
             raise Unavailable("bus.no_jetstream", f"JetStream does not answer: {error.description}") from error
         raise Broken("bus.declaration_refused", f"the server refused a declaration: {error.description}") from error
@@ -107,7 +111,7 @@ def answered() -> Iterator[None]:
 def _passing(error: APIError) -> bool:
     if error.err_code is None:
         return error.code is not None and error.code >= 500
-    return error.code == 503 or error.err_code in _NO_ROOM
+    return error.code == 503
 
 
 async def _said_by_the_exception(_error: Exception) -> None:

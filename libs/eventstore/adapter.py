@@ -8,11 +8,17 @@ import asyncpg
 
 from contracts.errors import Broken, Unavailable
 from libs.eventstore.mapper import Mapper
-from libs.postgres.errors import CONTENDED
+from libs.postgres.errors import CONTENDED, FULL
 from libs.postgres.pool import execute, fetch, fetchrow
 from libs.telemetry.outage import Outage
 
 UNNAMED: Final = "unnamed"
+
+ROOM_SECONDS: Final = 5.0
+"""How long no write must have found a full disk for it to have room: what is small still fits here and there."""
+
+_NEEDS_ROOM: Final = "insert into"
+"""What a statement says that only a disk with room carries out. Changed rows mostly fit where the old ones were."""
 
 
 class Adapter:
@@ -22,29 +28,39 @@ class Adapter:
         self._pool = pool
         self._mapper = mapper or Mapper()
         self._outage = Outage(away="PostgreSQL is away, trying again", back="PostgreSQL is back", service=service)
+        self._full = Outage(
+            away="PostgreSQL has no room to write, trying again",
+            back="PostgreSQL has room again",
+            quiet_seconds=ROOM_SECONDS,
+            service=service,
+        )
 
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
-        with self._watched():
+        with self._watched(sql):
             return await fetch(self._pool, sql, *arguments)
 
     async def _fetchrow(self, sql: str, *arguments: Any) -> asyncpg.Record | None:
-        with self._watched():
+        with self._watched(sql):
             return await fetchrow(self._pool, sql, *arguments)
 
     async def _execute(self, sql: str, *arguments: Any) -> None:
-        with self._watched():
+        with self._watched(sql):
             await execute(self._pool, sql, *arguments)
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _watched(self, sql: str) -> Iterator[None]:
         """Who calls gets the error and tries again; the operator is told once."""
         try:
             yield
         except Unavailable as error:
-            if error.code != CONTENDED:
+            if error.code == FULL:
+                self._full.away(code=error.code, reason=error.message)
+            elif error.code != CONTENDED:
                 self._outage.away(code=error.code, reason=error.message)
             raise
         self._outage.back()
+        if _NEEDS_ROOM in sql:
+            self._full.back()
 
 
 def digest_bytes(digest: str) -> bytes:

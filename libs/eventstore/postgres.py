@@ -152,6 +152,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
 
         While the database is away they go on waiting, and this asks whether it is back.
         """
+        self._full.look()
         acked, self._acked = self._acked, []
         try:
             if acked:

@@ -26,6 +26,9 @@ _CONTENDED: Final = (
 CONTENDED: Final = "postgres.contended"
 """The code of a statement that stood in another's way, on a server that is well."""
 
+FULL: Final = "postgres.full"
+"""The code of a write that found no room, on a server that answers what needs none."""
+
 
 @contextmanager
 def translated() -> Iterator[None]:
@@ -39,6 +42,8 @@ def translated() -> Iterator[None]:
         said = f"PostgreSQL answered {error.sqlstate} ({_said(error)}){_place(error)}"
         if isinstance(error, _CONTENDED):
             raise Unavailable(CONTENDED, f"{said}: try again") from None
+        if isinstance(error, asyncpg.DiskFullError):
+            raise Unavailable(FULL, f"{said}: give its disk more room, and try again") from None
         if isinstance(error, _PASSING):
             raise Unavailable("postgres.unavailable", f"{said}: try again") from None
         hint = "the statement or a value in it is wrong; nothing was written"

@@ -88,7 +88,8 @@ async def ask(bus: Bus, command: Command, reply: type[R], *, timeout: timedelta)
 
     Raises:
         contracts.errors.MinutebookError: the owner's typed no.
-        contracts.errors.Unavailable: no reply in time; `extra` holds the command's id, to be sent again.
+        contracts.errors.Unavailable: no reply in time, or the owner cannot record it now; `extra` holds the command's
+            id, to be sent again.
     """
     data = command.model_dump_json().encode()
     for attempt in range(1, ASK_TRIES + 1):
@@ -106,7 +107,10 @@ async def ask(bus: Bus, command: Command, reply: type[R], *, timeout: timedelta)
             continue
         parsed: Reply[R] = parse(Reply[reply], answer_)  # type: ignore[valid-type]
         if parsed.problem is not None:
-            raise from_problem(parsed.problem)
+            refused = from_problem(parsed.problem)
+            if isinstance(refused, Unavailable):
+                refused.extra.setdefault("command_id", str(command.command_id))
+            raise refused
         if parsed.result is None:
             raise Malformed("reply.empty", f"{command.subject} was answered with neither result nor problem")
         return parsed.result

@@ -10,6 +10,7 @@ from contracts.envelope import Owner as ServiceName
 from contracts.errors import MinutebookError
 from libs.bus.disposition import of, parse
 from libs.bus.port import ACK, BatchHandler, Delivered, Disposition
+from libs.process.told import told
 from libs.telemetry.logs import get_logger
 
 K = TypeVar("K")
@@ -72,7 +73,8 @@ def wake_handler(handle: Callable[[str, Sequence[UUID]], Awaitable[Failures]]) -
         for category, stream_ids in due.items():
             failures = await handle(category, list(stream_ids))
             for stream_id, failure in failures.items():
-                _log.warning("wake failed", category=category, stream_id=str(stream_id), code=failure.code)
+                say = _log.debug if told(failure) else _log.warning
+                say("wake failed", category=category, stream_id=str(stream_id), code=failure.code)
         return dispositions
 
     return on_batch

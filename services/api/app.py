@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from libs.process import Tools
 from libs.process.dbclock import DatabaseClock
+from libs.telemetry.outage import Outage
 from services.api import openapi, problems, reference
 from services.api.auth import Authenticator
 from services.api.door import Door
@@ -26,6 +27,11 @@ def build(tools: Tools) -> ApiService:
         views=Views(tools.store),
         waiting=Waiting(tools.bus, tools.store),
         clock=DatabaseClock(tools.store),
+        notices=Outage(
+            away="deliveries are stored but ingest is not told, the sweep will tell it",
+            back="ingest is told of deliveries again",
+            service="api",
+        ),
     )
     app = FastAPI(
         title="Minutebook",

@@ -18,6 +18,7 @@ from libs.ids import mint
 from libs.process import Tools
 from libs.process.asks import ask
 from libs.process.dbclock import DatabaseClock
+from libs.telemetry.outage import Outage
 from libs.telemetry.tracing import current_traceparent
 from services.api.auth import Authenticator
 from services.api.bodies import StrictRequest
@@ -48,6 +49,8 @@ class Door:
     views: Views
     waiting: Waiting
     clock: DatabaseClock
+    notices: Outage
+    """The way of webhooks' notices to ingest."""
 
     async def opening(self, caller: Principal, *, command_id: UUID | None = None) -> dict[str, Any]:
         """The fields that every command begins with. The deadline is by the database's clock, as owners judge it."""

@@ -18,7 +18,6 @@ from libs.canonical import blob, parse
 from libs.domain import definition
 from libs.eventstore.port import Delivery, Loaded
 from libs.faultpoints import faultpoint
-from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import current_traceparent
 from minutebook.models import DeliveryAccepted
 from services.api import bodies
@@ -28,8 +27,6 @@ NOTICE_TIMEOUT: Final = timedelta(seconds=2)
 """How long a caller waits for the bus after its delivery is safe. Without the notice the sweep finds the delivery."""
 
 SCOPE: Final = "events"
-
-_log = get_logger("webhooks")
 
 
 async def receive(door: Door, request: Request, source_id: str) -> DeliveryAccepted:
@@ -107,4 +104,6 @@ async def _notify(door: Door, delivery: Delivery) -> None:
         async with asyncio.timeout(NOTICE_TIMEOUT.total_seconds()):
             await door.tools.bus.publish([notice])
     except (Unavailable, TimeoutError):
-        _log.warning("delivery stored but ingest not told", source=delivery.source, delivery_id=str(delivery.id))
+        door.notices.away()
+    else:
+        door.notices.back()

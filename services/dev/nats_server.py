@@ -52,12 +52,15 @@ class RunningNats:
         await self._child.stop()
 
 
-async def start_nats(data_dir: Path, *, port: int = 0, token: str | None = None) -> RunningNats:
+async def start_nats(
+    data_dir: Path, *, port: int = 0, token: str | None = None, store_bytes_max: int | None = None
+) -> RunningNats:
     """Start the server of this data directory and return when it answers.
 
     Port 0 means the one of the last run when it is still free, else any. Loopback is open to every user of the
-    machine, so `token` makes clients prove themselves. Call it from the main thread, and only while holding the data
-    directory: a server that is found running on it is an orphan and is ended first.
+    machine, so `token` makes clients prove themselves. All streams together keep at most `store_bytes_max`, or a share
+    of what is free on the disk. Call it from the main thread, and only while holding the data directory: a server that
+    is found running on it is an orphan and is ended first.
 
     Raises:
         contracts.errors.Unavailable: the program is missing or does not start; with the end of its log.
@@ -69,7 +72,7 @@ async def start_nats(data_dir: Path, *, port: int = 0, token: str | None = None)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         await _end_orphan(config)
         wanted = port or _free_again(_read_port(home))
-        _write_config(config, home=home, port=wanted, token=token)
+        _write_config(config, home=home, port=wanted, token=token, store_bytes_max=store_bytes_max)
     except OSError as error:
         raise Unavailable("dev.nats_not_prepared", f"the folder {home} cannot be written: {error.strerror}") from error
     child = start_child([binary, "-c", config], name="nats-server", log=log, cwd=home, stop_signals=_STOP_SIGNALS)
@@ -131,14 +134,17 @@ async def _end_orphan(config: Path) -> None:
         left.unlink(missing_ok=True)
 
 
-def _write_config(config: Path, *, home: Path, port: int, token: str | None) -> None:
+def _write_config(config: Path, *, home: Path, port: int, token: str | None, store_bytes_max: int | None) -> None:
+    store = f"store_dir: {json.dumps(str(home))}"
+    if store_bytes_max is not None:
+        store += f", max_file_store: {store_bytes_max}"
     # JSON strings are strings of nats-server's own language too. Port -1 lets the server choose, without a race.
     lines = [
         "server_name: minutebook-dev",
         f"listen: {json.dumps(f'{_HOST}:{port or -1}')}",
         f"ports_file_dir: {json.dumps(str(home))}",
         "max_payload: 1MB",
-        f"jetstream {{ store_dir: {json.dumps(str(home))} }}",
+        f"jetstream {{ {store} }}",
     ]
     if token:
         lines.append(f"authorization {{ token: {json.dumps(token)} }}")

@@ -36,13 +36,17 @@ _log = get_logger("effects.ledger")
 
 @dataclass(slots=True)
 class _Current:
-    """A call that this process announced. `sent` before the first byte may leave, `verdict` once it is known."""
+    """A call that this process announced, or cannot tell whether it has: then `confirmed` is false, and it is not made.
+
+    `sent` is set before the first byte may leave, `verdict` once it is known.
+    """
 
     effect_id: UUID
     server: Server
     claim: UUID
     traceparent: str | None
     announced_at: float
+    confirmed: bool = True
     sent: bool = False
     verdict: Command | None = None
 
@@ -160,6 +164,7 @@ class Ledger:
                 failures[call.effect_id] = result
                 if isinstance(result, Unavailable):
                     # The announcement may stand all the same. Then it ends as not sent; else the report is refused.
+                    call.confirmed = False
                     message = "the announcement was not confirmed, so no call was made"
                     self._start(call, _known(_not_sent(call, message)))
         if refused:
@@ -201,7 +206,9 @@ class Ledger:
         """Make a call, report it, and let the next one that waits take its place."""
         try:
             call.verdict = await outcome
-            await self._reports.record(call.effect_id, call.verdict, traceparent=call.traceparent)
+            await self._reports.record(
+                call.effect_id, call.verdict, traceparent=call.traceparent, announced=call.confirmed
+            )
         finally:
             del self._calls[call.effect_id]
         for effect_id, error in (await self._fill()).items():

@@ -29,8 +29,13 @@ class Reports:
         self._pile: list[_Piled] = []
         self._turn = asyncio.Lock()
 
-    async def record(self, effect_id: UUID, command: Command, *, traceparent: str | None = None) -> None:
-        """Return when the report is in the history. One that is refused (its claim is old) is logged and dropped."""
+    async def record(
+        self, effect_id: UUID, command: Command, *, traceparent: str | None = None, announced: bool = True
+    ) -> None:
+        """Return when the report is in the history. One that is refused (its claim is old) is logged and dropped.
+
+        Of a call that was perhaps never `announced` a refused report is what is expected.
+        """
         item: Item[Command] = Item(
             stream_id=effect_id,
             command=command,
@@ -45,7 +50,8 @@ class Reports:
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_SECONDS_MAX)
         if isinstance(result, MinutebookError):
-            _log.warning("report refused", effect_id=str(effect_id), code=result.code, report=type(command).__name__)
+            say = _log.warning if announced else _log.debug
+            say("report refused", effect_id=str(effect_id), code=result.code, report=type(command).__name__)
 
     async def _submit(self, item: Item[Command]) -> _Result:
         future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()

@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from contracts.envelope import Doorbell
-from contracts.errors import MinutebookError, Rejected, Unavailable
+from contracts.errors import Conflict, MinutebookError, Rejected, Unavailable
 from libs.bus.port import ACK, Bus, Delivered, Disposition, Message
 from libs.clock import monotonic
 from libs.config import Settings
@@ -28,6 +28,10 @@ from services.runner.reports import Reports
 
 LOOK_BEHIND_SECONDS: Final = 0.1
 """How often, at most, a runner whose claim came back short looks whether that passed over work."""
+
+START_AGAIN_SECONDS: Final = 0.25
+START_AGAIN_SECONDS_MAX: Final = 5.0
+"""Pauses between tries to record the start of an attempt that is claimed: doubled, up to this."""
 
 RING_AGAIN_SECONDS: Final = 0.1
 """How often, at most, a runner whose slots are full tells the others that there is more."""
@@ -160,29 +164,60 @@ class Worker:
 
     async def _begin(self, claimed: Sequence[Claimed]) -> None:
         """Record the starts of a batch of claims and carry each out as a task of its own."""
+        started, waiting = await self._record_starts(claimed)
+        for work in started:
+            self.hand.begin(work.attempt_id, work.claim, self._execution.carry_out(work))
+        for claim in waiting:
+            self.hand.begin(claim.attempt_id, claim.claim, self._begin_later(claim))
+
+    async def _begin_later(self, claim: Claimed) -> None:
+        """Try until the record answers, under the claim that is held; the lease decides who may go on trying.
+
+        Given back and claimed again at once, it would lose the few leases that it may lose to a record without room.
+        """
+        delay = START_AGAIN_SECONDS
+        while True:
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, START_AGAIN_SECONDS_MAX)
+            started, waiting = await self._record_starts([claim])
+            for work in started:
+                await self._execution.carry_out(work)
+            if not waiting:
+                return
+
+    async def _record_starts(self, claimed: Sequence[Claimed]) -> tuple[list[Work], list[Claimed]]:
+        """Record what can be recorded now: what was started, and which claims the record had no answer for."""
         try:
             load = await self._store.load("attempt", {claim.attempt_id: 0 for claim in claimed})
             read = _read(load, claimed)
             results, requests = await asyncio.gather(self._start(read, load), self._requests(read))
+        except (Unavailable, Conflict) as error:
+            _log.debug("starts not recorded yet", claims=len(claimed), code=error.code)
+            return [], list(claimed)
         except MinutebookError as error:
             _log.warning("claims cannot be started, giving them back", claims=len(claimed), code=error.code)
             await self._give_back([(c.attempt_id, c.claim) for c in claimed])
-            return
+            return [], []
+        started: list[Work] = []
+        waiting: list[Claimed] = []
         stuck: list[tuple[UUID, UUID]] = []
         for item, result in zip(read, results, strict=True):
             attempt_id, claim = item.claimed.attempt_id, item.claimed.claim
             match result:
                 case Done():
                     content = requests.get(result.state.request.digest) if result.state.request else None
-                    work = Work(attempt_id, claim, result.state, content, item.traceparent)
-                    self.hand.begin(attempt_id, claim, self._execution.carry_out(work))
+                    started.append(Work(attempt_id, claim, result.state, content, item.traceparent))
                 case Rejected():
                     _log.info("start refused", attempt_id=str(attempt_id), code=result.code)
                     self.hand.drop(attempt_id, claim)
+                case Unavailable() | Conflict():
+                    _log.debug("start not recorded yet", attempt_id=str(attempt_id), code=result.code)
+                    waiting.append(item.claimed)
                 case _:
                     _log.warning("start not recorded", attempt_id=str(attempt_id), code=result.code)
                     stuck.append((attempt_id, claim))
         await self._give_back(stuck)
+        return started, waiting
 
     async def _start(self, read: Sequence[_Read], load: Load) -> Sequence[Done[attempt.State] | MinutebookError]:
         return await self._owner.handle(

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from contracts.errors import Unavailable
-from libs.bus.port import NOT_CONNECTED
 from libs.ids import nonce
 from libs.process import Duty, Service, Tools
+from libs.process.told import told
 from libs.telemetry.logs import get_logger
 from services.scheduler.deliveries import Deliveries
 from services.scheduler.gauges import Gauges
@@ -47,15 +47,10 @@ def _every(tick: timedelta, lease: Lease, name: str, work: Callable[[], Awaitabl
                     await work()
                 failed = False
             except Unavailable as error:
-                if not failed and not _told(error):
+                if not failed and not told(error):
                     _log.warning("duty waits", duty=name, code=error.code)
                 failed = True
             await asyncio.sleep(tick.total_seconds())
 
     duty.__name__ = name
     return duty
-
-
-def _told(error: Unavailable) -> bool:
-    """Whether the connection that failed tells of it itself, once for all duties."""
-    return error.code == NOT_CONNECTED or error.code.startswith("postgres.")

@@ -1,7 +1,7 @@
 """Servers that go away and come back under all seven services: what was open goes on by itself, and nothing twice."""
 
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,16 +12,10 @@ from nats.js.api import DiscardPolicy
 from structlog.testing import capture_logs
 
 from libs.bus.declare import declare
-from libs.postgres import migrate
 from minutebook.client import ApiError
-from tests.support.fleet import Fleet, OwnNats, OwnPostgres, found, open_fleet, own_nats, own_postgres
+from tests.support.fleet import Fleet, OwnNats, found, migrated, open_fleet, own_nats, own_postgres
+from tests.support.places import AWAY, BEFORE, SERVICES, Logs, all_back, drafted, finish, said, spread
 from tests.support.postgres import Database
-
-SERVICES = frozenset({"planner", "decision", "runner", "effects", "ingest", "scheduler", "api"})
-BEFORE = ("parked", "writing", "running", "queued", "created", "answered")
-"""Runs by where they are when the fault strikes."""
-
-APPROVED = frozenset({"writing", "answered", "lost"})
 
 
 @pytest.fixture
@@ -36,67 +30,7 @@ async def fleet(database: Database, bus: OwnNats, tmp_path: Path) -> AsyncIterat
         yield fleet
 
 
-async def spread(fleet: Fleet) -> None:
-    """Bring a run to every place in which one can be, the last two at the very moment of the return."""
-    for key in ("parked", "writing", "answered"):
-        await fleet.start(key)
-    for key in ("parked", "writing", "answered"):
-        await fleet.waits(key)
-    fleet.target.delay_seconds = 1.5
-    await fleet.approve("writing")
-
-    async def calling() -> bool | None:
-        steps = (await fleet.view("writing")).steps
-        return True if steps[-1].state == "writing" else None
-
-    await found(calling)
-    await fleet.start("running", definition="slow")
-    await fleet.start("queued", definition="slow")
-
-    async def executing() -> bool | None:
-        return True if any(a.state == "running" for a in (await fleet.view("running")).steps[0].attempts) else None
-
-    await found(executing)
-    await fleet.start("created")
-    await fleet.approve("answered")
-
-
-async def drafted(fleet: Fleet, key: str) -> None:
-    """Wait until the run's draft is in the record, whether the run was told or not."""
-
-    async def succeeded() -> bool | None:
-        return True if any(a.state == "succeeded" for a in (await fleet.view(key)).steps[0].attempts) else None
-
-    await found(succeeded)
-
-
-async def finish(fleet: Fleet, *keys: str) -> None:
-    """Answer what asks for it, and see everything completed and written once."""
-    fleet.target.delay_seconds = 0
-    for key in keys:
-        if key not in APPROVED:
-            await fleet.approve(key)
-    await fleet.completed(*keys)
-    assert fleet.written() == sorted(keys)
-    verification = await fleet.verified()
-    assert verification.ok, verification.differences
-
-
-async def all_back(logs: Sequence[Mapping[str, object]]) -> Counter[object]:
-    """Wait until every service that missed PostgreSQL has said that it is back; returns how often each missed it."""
-
-    async def told() -> Counter[object] | None:
-        away = said(logs, "PostgreSQL is away, trying again", "service")
-        return away if away == said(logs, "PostgreSQL is back", "service") else None
-
-    return await found(told)
-
-
-def said(logs: Sequence[Mapping[str, object]], event: str, by: str) -> Counter[object]:
-    return Counter(log[by] for log in logs if log["event"] == event)
-
-
-async def test_a_bus_that_was_away_is_gone_on_with(fleet: Fleet, bus: OwnNats) -> None:
+async def test_a_bus_that_was_away_is_gone_on_with(fleet: Fleet, bus: OwnNats, outage_seconds: float) -> None:
     with capture_logs() as logs:
         await spread(fleet)
         await bus.kill()
@@ -104,6 +38,7 @@ async def test_a_bus_that_was_away_is_gone_on_with(fleet: Fleet, bus: OwnNats) -
         with pytest.raises(ApiError) as refused:
             await fleet.start("refused")
         assert (refused.value.problem.status, "command_id" in refused.value.problem.model_dump_json()) == (503, True)
+        await asyncio.sleep(outage_seconds)
         await bus.start()
         await fleet.started_by("delivered")
         await fleet.start("refused")
@@ -188,9 +123,11 @@ async def test_connections_to_postgresql_that_are_cut_again_and_again(fleet: Fle
     assert not [log for log in logs if log["log_level"] in ("error", "critical")]
 
 
-async def test_a_postgresql_that_was_killed_and_started_again(tmp_path: Path, bus: OwnNats) -> None:
+async def test_a_postgresql_that_was_killed_and_started_again(
+    tmp_path: Path, bus: OwnNats, outage_seconds: float
+) -> None:
     async with own_postgres(tmp_path) as postgres:
-        await _migrated(postgres)
+        await migrated(postgres)
         app, owner = postgres.dsn("product", "minutebook_app"), postgres.dsn("product")
         with capture_logs() as logs:
             async with open_fleet(app, owner, bus.url, tmp_path, runner_slots=1) as fleet:
@@ -200,20 +137,42 @@ async def test_a_postgresql_that_was_killed_and_started_again(tmp_path: Path, bu
                     await fleet.start("refused")
                 assert refused.value.problem.status == 503
                 assert await fleet.deliver("undelivered") == 503
+                await _all_away(fleet, logs)
+                await asyncio.sleep(outage_seconds)
                 await postgres.start()
                 assert await fleet.deliver("undelivered") == 202
                 await fleet.started_by("undelivered")
                 await fleet.start("refused")
                 await finish(fleet, *BEFORE, "undelivered", "refused")
-                away = await all_back(logs)
-        assert set(away.values()) == {1}
-        # The others ask nothing while nothing is to be done, and may not have noticed.
-        assert {"scheduler", "api"} <= set(away)
+                assert await all_back(logs) == dict.fromkeys(SERVICES, 1)
         assert not [log for log in logs if log["log_level"] in ("error", "critical")]
 
 
-async def _migrated(postgres: OwnPostgres) -> None:
-    connection = await asyncpg.connect(postgres.dsn())
-    await connection.execute("create database product")
-    await connection.close()
-    await migrate(postgres.dsn("product"))
+async def _all_away(fleet: Fleet, logs: Logs) -> None:
+    """Wait until every service has had to ask PostgreSQL: for its work, or to say whether it is ready."""
+
+    async def told() -> bool | None:
+        assert not await fleet.ready()
+        return True if said(logs, AWAY, "service").keys() == SERVICES else None
+
+    await found(told)
+
+
+async def test_both_servers_away_at_once(tmp_path: Path, bus: OwnNats, outage_seconds: float) -> None:
+    async with own_postgres(tmp_path) as postgres:
+        await migrated(postgres)
+        app, owner = postgres.dsn("product", "minutebook_app"), postgres.dsn("product")
+        with capture_logs() as logs:
+            async with open_fleet(app, owner, bus.url, tmp_path, runner_slots=1) as fleet:
+                await spread(fleet)
+                await asyncio.gather(postgres.kill(), bus.kill())
+                assert await fleet.deliver("undelivered") == 503
+                await _all_away(fleet, logs)
+                await asyncio.sleep(outage_seconds)
+                await bus.start()
+                await postgres.start()
+                assert await fleet.deliver("undelivered") == 202
+                await fleet.started_by("undelivered")
+                await finish(fleet, *BEFORE, "undelivered")
+                assert await all_back(logs) == dict.fromkeys(SERVICES, 1)
+        assert not [log for log in logs if log["log_level"] in ("error", "critical")]

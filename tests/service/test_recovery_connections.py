@@ -39,6 +39,12 @@ def test_what_an_outage_raises_is_worth_another_try(raised: Exception) -> None:
         raise raised
 
 
+def test_a_disk_without_room_is_told_from_a_server_that_is_away() -> None:
+    with pytest.raises(Unavailable, match="more room") as full, translated():
+        raise asyncpg.DiskFullError("could not extend file: No space left on device")
+    assert full.value.code == "postgres.full"
+
+
 async def test_a_statement_that_takes_too_long_is_given_up_and_its_connection_mended(database: Database) -> None:
     brief = timedelta(milliseconds=100)
     pool = await open_pool(database.app_dsn, application_name="test", connections_max=1, statement_timeout=brief)

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,13 +20,16 @@ from uuid import UUID
 
 import asyncpg
 import httpx
+import psutil
 
 from contracts.base import JsonValue
+from contracts.subjects import STREAMS
 from libs.bus.declare import declare
 from libs.config import Secrets, Settings
 from libs.domain.categories import CATEGORIES
 from libs.eventstore.port import Verification
 from libs.eventstore.verify import verify
+from libs.postgres import migrate
 from libs.process import Service
 from libs.process.tools import open_tools
 from minutebook.client import Client
@@ -48,7 +51,7 @@ EMAIL: Final = "ada@example.com"
 ENDED: Final = frozenset({"completed", "failed", "cancelled", "suspended"})
 SHORT: Final[dict[str, Any]] = {
     "http_port": 0,
-    "ask_timeout_seconds": 2.0,
+    "ask_timeout_seconds": 6.0,  # a machine that does much beside is no outage
     "scheduler_tick_seconds": 0.1,
     "outbox_age_seconds": 0.5,
     "runner_idle_seconds": 0.2,
@@ -56,6 +59,12 @@ SHORT: Final[dict[str, Any]] = {
     "drain_seconds": 3.0,
 }
 """Settings under which what was lost is found within seconds. Leases stay long: nothing here may end one."""
+
+STORE_BYTES: Final = sum(stream.max_bytes for stream in STREAMS)
+"""What the streams claim of the bus's store, whether its disk has it or not."""
+
+PATIENCE_SECONDS: Final = 60.0
+"""How long something may take to be seen: what failed long is tried again after pauses of half a minute at most."""
 
 _WEBHOOK_SECRET: Final = "a secret of the test"
 _TOKEN: Final = "let me in"
@@ -130,8 +139,8 @@ class OwnNats:
         os.kill(self._running.pid, signal.SIGKILL)
         await self._running.wait()
 
-    async def start(self) -> None:
-        self._running = await start_nats(self._folder, port=self._running.port)
+    async def start(self, *, store_bytes_max: int = STORE_BYTES) -> None:
+        self._running = await start_nats(self._folder, port=self._running.port, store_bytes_max=store_bytes_max)
 
     def wipe(self) -> None:
         """Lose everything that it stored."""
@@ -144,7 +153,7 @@ class OwnNats:
 @asynccontextmanager
 async def own_nats(folder: Path) -> AsyncIterator[OwnNats]:
     """A server of this test alone, with everything declared."""
-    server = OwnNats(folder, await start_nats(folder))
+    server = OwnNats(folder, await start_nats(folder, store_bytes_max=STORE_BYTES))
     try:
         await declare(server.url)
         yield server
@@ -169,6 +178,18 @@ class OwnPostgres:
     async def start(self) -> None:
         self._running = await start_postgres(self._folder)
 
+    async def stop(self) -> None:
+        await self._running.stop()
+
+    async def ended(self) -> None:
+        """Wait until it has ended by itself."""
+        await self._running.wait()
+
+    @property
+    def data(self) -> Path:
+        """Where its files are, while it runs."""
+        return Path(psutil.Process(self._running.pid).cwd())
+
     async def remove(self) -> None:
         await self._running.remove()
 
@@ -183,6 +204,14 @@ async def own_postgres(folder: Path) -> AsyncIterator[OwnPostgres]:
         await server.remove()
 
 
+async def migrated(server: OwnPostgres) -> None:
+    """Make the product's own database on it."""
+    connection = await asyncpg.connect(server.dsn())
+    await connection.execute("create database product")
+    await connection.close()
+    await migrate(server.dsn("product"))
+
+
 @dataclass
 class Fleet:
     """The running services, and a user who may do everything. `target` counts what was written to the outside."""
@@ -192,6 +221,7 @@ class Fleet:
     target: Sandbox
     client: Client
     http: httpx.AsyncClient
+    services: Mapping[str, Service]
     runs: dict[str, UUID] = field(default_factory=dict)
 
     async def start(self, key: str, *, definition: str = "quick") -> UUID:
@@ -237,20 +267,30 @@ class Fleet:
         self.runs[key] = await found(run_of)
         return self.runs[key]
 
-    async def completed(self, *keys: str, within: float = 20.0) -> None:
+    async def completed(self, *keys: str, within: float = PATIENCE_SECONDS) -> None:
         """Wait until runs have ended, and see that all of them are completed."""
         for key in keys:
+            seen: list[RunView] = []
 
-            async def ended(key: str = key) -> RunView | None:
-                view = await self.view(key)
-                return view if view.state in ENDED else None
+            async def ended(key: str = key, seen: list[RunView] = seen) -> RunView | None:
+                seen[:] = [await self.view(key)]
+                return seen[0] if seen[0].state in ENDED else None
 
-            view = await found(ended, within=within)
+            try:
+                view = await found(ended, within=within)
+            except TimeoutError:
+                raise AssertionError(f"{key} has not ended: {seen}") from None
             assert view.state == "completed", f"{key} is {view.state}: {view.reason}"
 
     def written(self) -> list[str]:
         """The keys whose write reached the target, once for each time."""
         return sorted(call["meta"]["minutebook/idempotency-key"].rpartition(":")[2] for call in self.target.calls())
+
+    async def ready(self) -> frozenset[str]:
+        """Ask every service whether it can work, as who runs them does every few seconds; returns those that can."""
+        names, services = zip(*self.services.items(), strict=True)
+        found = await asyncio.gather(*(service.ready() for service in services))
+        return frozenset(name for name, each in zip(names, found, strict=True) if each.ok)
 
     async def verified(self) -> Verification:
         """Compare chain and head rows with the history."""
@@ -261,7 +301,7 @@ class Fleet:
             await pool.close()
 
 
-async def found(look: Callable[[], Awaitable[T | None]], *, within: float = 20.0) -> T:
+async def found(look: Callable[[], Awaitable[T | None]], *, within: float = PATIENCE_SECONDS) -> T:
     """Look again and again, for at most `within` seconds, until there is something to see. Never repeats an action."""
     async with asyncio.timeout(within):
         while (seen := await look()) is None:  # noqa: ASYNC110 - the other side is a server
@@ -295,14 +335,15 @@ async def open_fleet(
         given = Settings(
             **{"postgres_dsn": app_dsn, "nats_url": nats_url, "anthropic_base_url": model.url, **SHORT, **settings}
         )
-        api: Service | None = None
+        services: dict[str, Service] = {}
         for name in ORDER:
             if name in names:
                 tools = await open_tools(name, given, secrets)
-                api = BUILDERS[name](tools)
-                exit_.push_async_callback(api.stop)
-                await api.start()
-        assert isinstance(api, ApiService), "the door opens last"
+                services[name] = BUILDERS[name](tools)
+                exit_.push_async_callback(services[name].stop)
+                await services[name].start()
+        api = services["api"]
+        assert isinstance(api, ApiService)
         identity = Identity(tools.store, tools.bus)
         place = await identity.provision_group("example")
         await identity.project(place, "core")
@@ -311,4 +352,4 @@ async def open_fleet(
         client = await exit_.enter_async_context(Client(api.url, minted.secret))
         http = await exit_.enter_async_context(httpx.AsyncClient(base_url=api.url, timeout=30))
         await client.sync(FILES)
-        yield Fleet(owner_dsn, api.url, target, client, http)
+        yield Fleet(owner_dsn, api.url, target, client, http, services)

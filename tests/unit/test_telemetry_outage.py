@@ -39,3 +39,20 @@ def test_calls_that_still_succeed_while_it_goes_do_not_bring_it_back() -> None:
         outage.back()
         outage.away()
     assert [log["event"] for log in logs] == ["it is away", "it is back", "it is away"]
+
+
+def test_one_that_nobody_calls_any_more_is_back_when_the_quiet_has_passed() -> None:
+    now = 100.0
+    with capture_logs() as logs:
+        outage = Outage(away="it is away", back="it is back", quiet_seconds=5, clock=lambda: now)
+        outage.away()
+        now += 10
+        outage.look()
+        assert outage.lasting, "nothing succeeded yet"
+        outage.away()
+        now += 1
+        outage.back()
+        assert outage.lasting, "too soon"
+        now += 5
+        outage.look()
+    assert [log["event"] for log in logs] == ["it is away", "it is back"]
