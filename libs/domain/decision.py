@@ -16,7 +16,6 @@ from libs.domain.core import NOTHING, Category, Decided, Guard, facts, never
 from minutebook.models.states import DecisionOutcome
 
 _UNBOUND: Final = RoleBinding()
-_OVER: Final = frozenset(lifecycle.RUN) - lifecycle.RUN_OPEN - {"absent"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,10 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
             if state.status != "open" or state.run_id is None:
                 return NOTHING
             # The message may be older than a retry that opened the run again, with this decision in it.
-            return facts(DecisionWithdrawn(at=now, reason=command.reason), guards=(Guard("run", state.run_id, _OVER),))
+            return facts(
+                DecisionWithdrawn(at=now, reason=command.reason),
+                guards=(Guard("run", state.run_id, lifecycle.RUN_OVER),),
+            )
         case Look():
             return NOTHING
         case _:

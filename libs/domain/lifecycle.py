@@ -89,6 +89,8 @@ LIFECYCLES: Final[Mapping[str, Edges]] = {
 RUN_OPEN: Final = frozenset({"created", "running", "waiting_decision", "waiting_event", "waiting_timer", "suspended"})
 RUN_ACTIVE: Final = RUN_OPEN - {"suspended"}
 """States in which work may be claimed and written: open and not suspended."""
+RUN_OVER: Final = frozenset(RUN) - RUN_OPEN - {"absent"}
+"""States in which a run works no more, unless it failed and is made to go on."""
 
 
 def terminal(edges: Edges) -> frozenset[str]:

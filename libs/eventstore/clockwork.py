@@ -8,7 +8,7 @@ from uuid import UUID
 from libs.eventstore.adapter import Adapter
 from libs.eventstore.heads import heads_of
 from libs.eventstore.mapper import read_metadata
-from libs.eventstore.port import Due, OutboxToken, Woken, Written
+from libs.eventstore.port import Due, OutboxToken, Page, Woken, Written
 
 # A repeat that came while ingest recorded the first may have been stored after that removed its row: nobody else would
 # ever remove it.
@@ -115,6 +115,17 @@ class PostgresClockwork(Adapter):
         )
         row = rows[0]
         return Woken(row["woken"], row["last"] if row["looked"] == limit else None)
+
+    async def in_states(self, category: str, states: Collection[str], *, limit: int, after: UUID | None = None) -> Page:
+        rows = await self._fetch(
+            f"select stream_id, state = any($3::text[]) as found from {heads_of(category).table}"  # noqa: S608 - a table's name
+            " where stream_id > $1 order by stream_id limit $2",
+            after or UUID(int=0),
+            limit,
+            sorted(states),
+        )
+        found = tuple(row["stream_id"] for row in rows if row["found"])
+        return Page(found, rows[-1]["stream_id"] if len(rows) == limit else None)
 
     async def incarnations(self) -> Mapping[str, str]:
         rows = await self._fetch("select stream, created from bus_incarnations")

@@ -25,6 +25,7 @@ from libs.eventstore.port import (
     Load,
     Loaded,
     OutboxToken,
+    Page,
     Recorded,
     Woken,
     Written,
@@ -297,6 +298,12 @@ class MemoryStore:
         for stream_id in sleeping:
             heads[stream_id] = replace(heads[stream_id], wake_at=self.clock)
         return Woken(len(sleeping), page[-1] if len(page) == limit else None)
+
+    async def in_states(self, category: str, states: Collection[str], *, limit: int, after: UUID | None = None) -> Page:
+        heads = self.rows[heads_of(category).category]
+        page = [stream_id for stream_id in sorted(heads) if after is None or stream_id > after][:limit]
+        found = tuple(stream_id for stream_id in page if heads[stream_id].state in states)
+        return Page(found, page[-1] if len(page) == limit else None)
 
     def _is_due(self, head: Head) -> bool:
         return head.wake_at is not None and head.wake_at <= self.clock

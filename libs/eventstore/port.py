@@ -177,6 +177,14 @@ class Woken:
     next: UUID | None
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of `in_states`: what was found in it, and the key to go on from, None after the last page."""
+
+    stream_ids: tuple[UUID, ...]
+    next: UUID | None
+
+
 class EventStore(Protocol):
     """Loads and appends streams. Every method may raise `contracts.errors.Unavailable` and may then be repeated."""
 
@@ -253,6 +261,10 @@ class Clockwork(Protocol):
 
         The page is bounded by what is looked at: most streams ended long ago, and no index knows the states.
         """
+        ...
+
+    async def in_states(self, category: str, states: Collection[str], *, limit: int, after: UUID | None = None) -> Page:
+        """Streams in these states, in order of id; looks at `limit` streams from a key on, as `wake_open` does."""
         ...
 
     async def incarnations(self) -> Mapping[str, str]:

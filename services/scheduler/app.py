@@ -5,10 +5,13 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from contracts.errors import Unavailable
+from contracts.subjects import DURABLES
 from libs.ids import nonce
-from libs.process import Duty, Service, Tools
+from libs.owner import Publisher
+from libs.process import Duty, Service, Tools, envelope_handler, wake_handler
 from libs.process.told import told
 from libs.telemetry.logs import get_logger
+from services.scheduler.admissions import Admissions
 from services.scheduler.deliveries import Deliveries
 from services.scheduler.gauges import Gauges
 from services.scheduler.incarnations import LOOK_EVERY, Incarnations
@@ -24,12 +27,17 @@ def build(tools: Tools) -> Service:
     store, bus, settings = tools.store, tools.bus, tools.settings
     age = timedelta(seconds=settings.outbox_age_seconds)
     tick = timedelta(seconds=settings.scheduler_tick_seconds)
+    admissions = Admissions(store, Publisher(bus, store))
+    durables = {durable.name: durable for durable in DURABLES}
+    bus.subscribe(durables["scheduler-history"], envelope_handler(admissions.on_facts))
+    bus.subscribe(durables["scheduler-wake"], wake_handler(lambda _category, due: admissions.on_wake(due)))
+
     lease = Lease(store, nonce(), length=timedelta(seconds=settings.scheduler_lease_seconds))
     duties: list[Duty] = [
         _every(tick, lease, "wakes", Wakes(store, bus).send),
         _every(tick, lease, "sweep", Sweep(store, bus, age=age).publish),
         _every(tick, lease, "deliveries", Deliveries(store, bus, age=age).send),
-        _every(max(tick, LOOK_EVERY), lease, "incarnations", Incarnations(store, bus).look),
+        _every(max(tick, LOOK_EVERY), lease, "incarnations", Incarnations(store, bus, admissions.look).look),
     ]
     if tools.pool is not None:
         duties.append(Gauges(tools.pool, lease).keeping)

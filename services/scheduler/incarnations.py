@@ -5,16 +5,18 @@ them. Whatever they said stands in the history: a stream that is woken reads the
 Which streams are woken, and which need no wake: docs/adr/0007-a-lost-bus-wakes-what-is-open.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
+from contracts.errors import Unavailable
 from contracts.subjects import DURABLES
 from libs.bus.port import Bus
 from libs.domain import lifecycle
 from libs.eventstore.port import Clockwork
+from libs.process.messages import Failures
 from libs.telemetry.logs import get_logger
 
 LOOK_EVERY: Final = timedelta(seconds=2)
@@ -39,8 +41,13 @@ OPEN: Final[Mapping[str, frozenset[str]]] = {
     "effect": _open(lifecycle.EFFECT),
     "decision": _open(lifecycle.DECISION),
     "attempt": _open(lifecycle.ATTEMPT),
+    "admission": frozenset({"busy"}),
 }
 """What is woken, in this order."""
+
+ASKING: Final = frozenset({"created", "running", "suspended"})
+"""States in which a run may wait for its concurrency key without anybody knowing that it asked: it has no wake that
+would tell, and its key may have no stream yet."""
 
 _log = get_logger("scheduler.incarnations")
 
@@ -51,16 +58,25 @@ class _Pass:
 
     stamps: Mapping[str, str]
     categories: list[str]
+    asked: bool = False
     after: UUID | None = None
     woken: int = 0
 
+    @property
+    def is_over(self) -> bool:
+        return self.asked and not self.categories
+
 
 class Incarnations:
-    """Compares the bus with what was recorded of it; a walk that another leader began is begun again."""
+    """Compares the bus with what was recorded of it; a walk that another leader began is begun again.
 
-    def __init__(self, store: Clockwork, bus: Bus) -> None:
+    `look_at` is told of the runs that may have asked for their concurrency key in vain.
+    """
+
+    def __init__(self, store: Clockwork, bus: Bus, look_at: Callable[[Collection[UUID]], Awaitable[Failures]]) -> None:
         self._store = store
         self._bus = bus
+        self._look_at = look_at
         self._pass: _Pass | None = None
 
     async def look(self) -> None:
@@ -94,17 +110,28 @@ class Incarnations:
 
     async def _wake(self, walk: _Pass) -> bool:
         """Go on for as far as one look may; whether the walk is over."""
-        woken = 0
+        reached = 0
         for _ in range(PAGES_PER_LOOK_MAX):
-            if not walk.categories:
-                return True
-            category = walk.categories[0]
-            page = await self._store.wake_open(category, OPEN[category], limit=PAGE, after=walk.after)
-            walk.after = page.next
-            walk.woken += page.streams
-            woken += page.streams
-            if page.next is None:
-                walk.categories.pop(0)
-            if woken >= WOKEN_PER_LOOK_MAX:
+            if walk.is_over or reached >= WOKEN_PER_LOOK_MAX:
                 break
-        return not walk.categories
+            reached += await (self._wake_page(walk) if walk.categories else self._ask_page(walk))
+        return walk.is_over
+
+    async def _wake_page(self, walk: _Pass) -> int:
+        category = walk.categories[0]
+        page = await self._store.wake_open(category, OPEN[category], limit=PAGE, after=walk.after)
+        walk.after = page.next
+        walk.woken += page.streams
+        if page.next is None:
+            walk.categories.pop(0)
+        return page.streams
+
+    async def _ask_page(self, walk: _Pass) -> int:
+        page = await self._store.in_states("run", ASKING, limit=PAGE, after=walk.after)
+        for run_id, failure in (await self._look_at(page.stream_ids)).items():
+            if isinstance(failure, Unavailable):
+                raise failure  # the next look begins this page again
+            _log.warning("what a run asks for was not settled", run_id=str(run_id), code=failure.code)
+        walk.after = page.next
+        walk.asked = page.next is None
+        return len(page.stream_ids)

@@ -11,7 +11,7 @@ from contracts.events.definition import DefinitionSynced, EventTrigger
 from contracts.events.run import RunCreated, Trigger, UserRef
 from libs.domain.categories import CATEGORIES
 from libs.domain.core import Birth, Decided
-from libs.eventstore.port import Store
+from libs.eventstore.port import Page, Store
 from libs.owner import Item, Owner, Publisher
 from tests.support.postgres import World
 from tests.support.record import ListeningBus
@@ -104,3 +104,18 @@ async def test_workflows_that_a_source_starts(world: World) -> None:
     await write(world.store, "definition", foreign, synced, group=uuid4())
     assert await world.store.started_by(GROUP, {"jira", "generic"}) == [wanted]
     assert await world.store.started_by(GROUP, {"generic"}) == []
+
+
+async def test_streams_in_some_states_page_by_page(world: World) -> None:
+    (first, attempts), (second, _) = await a_run(world.store, 3), await a_run(world.store, 0)
+    seen: list[UUID] = []
+    after = None
+    while True:
+        page = await world.store.in_states("run", {"created"}, limit=1, after=after)
+        seen += page.stream_ids
+        after = page.next
+        if after is None:
+            break
+    assert seen == sorted([first, second])
+    assert await world.store.in_states("attempt", {"running"}, limit=2) == Page((), sorted(attempts)[1])
+    assert await world.store.in_states("attempt", {"queued"}, limit=10) == Page(tuple(sorted(attempts)), None)

@@ -22,6 +22,8 @@ from contracts.events.run import (
 from contracts.subjects import STREAMS
 from libs.bus.memory import MemoryBroker, MemoryBus
 from libs.domain import decision, effect, lifecycle, run
+from libs.owner import Publisher
+from services.scheduler.admissions import Admissions
 from services.scheduler.incarnations import OPEN, WOKEN_PER_LOOK_MAX, Incarnations
 from services.scheduler.wakes import OWNERS
 from tests.support.postgres import Database
@@ -43,7 +45,8 @@ def broker() -> MemoryBroker:
 
 
 async def leader(record: Record, broker: MemoryBroker) -> Incarnations:
-    return Incarnations(record.store, await started(broker))
+    bus = await started(broker)
+    return Incarnations(record.store, bus, Admissions(record.store, Publisher(bus, record.store)).look)
 
 
 async def started(broker: MemoryBroker) -> MemoryBus:

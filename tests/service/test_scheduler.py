@@ -60,7 +60,10 @@ async def test_every_category_with_a_listening_owner_is_watched() -> None:
         "attempt": "runner",
         "decision": "decision",
         "inbound": "ingest",
+        "wait": "ingest",
         "effect": "effects",
+        "schedule": "scheduler",
+        "admission": "scheduler",
     }
 
 
