@@ -84,17 +84,21 @@ ASK_TRY_AGAIN_SECONDS = 0.1
 
 
 async def ask(bus: Bus, command: Command, reply: type[R], *, timeout: timedelta) -> R:
-    """Ask the owner, and ask again with the same ids while nobody answers.
+    """Ask the owner, and ask again with the same ids while nobody answers. `timeout` ends at the command's deadline.
+
+    What was asked before is late when it is asked again: else it could be done after the one asked again was refused.
 
     Raises:
         contracts.errors.MinutebookError: the owner's typed no.
         contracts.errors.Unavailable: no reply in time, or the owner cannot record it now; `extra` holds the command's
             id, to be sent again.
     """
-    data = command.model_dump_json().encode()
+    patience = timeout / ASK_TRIES
     for attempt in range(1, ASK_TRIES + 1):
+        deadline = command.deadline - patience * (ASK_TRIES - attempt)
+        data = command.model_copy(update={"deadline": deadline}).model_dump_json().encode()
         try:
-            answer_ = await bus.ask(command.subject, data, headers={}, timeout=timeout / ASK_TRIES)
+            answer_ = await bus.ask(command.subject, data, headers={}, timeout=patience)
         except Unavailable as error:
             if attempt == ASK_TRIES:
                 raise Unavailable(

@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from uuid import UUID, uuid4
+
+import pytest
 
 from contracts import ids
 from contracts.base import Actor, BlobRef, Event, Metadata
+from contracts.commands import CancelRun
 from contracts.envelope import Address, Envelope
 from contracts.errors import Rejected, Unavailable
 from contracts.events import effect as f
@@ -15,6 +19,7 @@ from contracts.events.decision import DecisionOpened
 from contracts.events.definition import ServerSynced, ToolDeclaration
 from contracts.events.identity import UserRegistered
 from contracts.events.run import RoleBinding
+from contracts.replies import RunChanged
 from contracts.subjects import history
 from libs.bus.memory import MemoryBroker, MemoryBus
 from libs.bus.port import Message
@@ -27,6 +32,7 @@ from libs.eventstore.port import Append, BatchResult, Load
 from libs.mcp import Outcome
 from libs.owner import Done, Item, Owner, Publisher
 from libs.process import Tools
+from libs.process.asks import ask
 from services.decision.app import build as build_decision
 from services.effects.app import build
 from services.effects.connectors import Connectors
@@ -245,6 +251,33 @@ async def test_a_second_message_of_an_effect_does_not_take_the_place_of_its_call
 
     assert store.rows["effect"][effect_id].state == "in_doubt"
     assert calls.empty()
+
+
+async def test_what_is_asked_again_finds_late_what_was_asked_before() -> None:
+    """Found by seed 60: the last of three asks was refused, then the first one was carried out after all."""
+    bus = MemoryBus(MemoryBroker())
+    heard: list[tuple[datetime, datetime]] = []
+    thawed = asyncio.Event()
+
+    async def frozen(_subject: str, data: bytes, _headers: Mapping[str, str]) -> bytes:
+        heard.append((datetime.now(UTC), CancelRun.model_validate_json(data).deadline))
+        await thawed.wait()
+        return data
+
+    bus.answer(CancelRun.subject, frozen)
+    await bus.start()
+    timeout = timedelta(seconds=0.3)
+    command = CancelRun(
+        command_id=uuid4(), deadline=datetime.now(UTC) + timeout, principal=LEADS[0], run_id=uuid4(), reason="no"
+    )
+    with pytest.raises(Unavailable, match="did not answer"):
+        await ask(bus, command, RunChanged, timeout=timeout)
+    thawed.set()
+    await bus.stop()
+
+    assert len(heard) > 1
+    assert all(deadline <= again for (_, deadline), (again, _) in pairwise(heard))
+    assert heard[-1][1] == command.deadline
 
 
 def _writing(store: MemoryStore, effect_id: UUID) -> Sequence[Event]:
