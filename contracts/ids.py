@@ -24,8 +24,9 @@ def attempt(run: UUID, step: str, round_: int, number: int) -> UUID:
     return derive("attempt", run, step, round_, number)
 
 
-def decision(run: UUID, step: str, round_: int) -> UUID:
-    return derive("decision", run, step, round_)
+def decision(run: UUID, step: str, round_: int, number: int = 1) -> UUID:
+    """Decision `number` (from 1) of a step in its round; one that nobody answered in time is asked anew by a retry."""
+    return derive("decision", run, step, round_, *(() if number == 1 else (number,)))
 
 
 def escalation(run: UUID, step: str, round_: int, number: int) -> UUID:

@@ -141,13 +141,14 @@ class RunStepQueued(Event):
 
 @event("run.step_waiting")
 class RunStepWaiting(Event):
-    """A decision was opened for the step."""
+    """A decision was opened for the step. `until` is its timeout."""
 
     step: str
     round: int
     decision_id: UUID
     artifact_step: str | None
     artifact: BlobRef | None
+    until: Instant | None = None
 
 
 @event("run.step_delayed")

@@ -30,9 +30,13 @@ def sees_run(principal: Principal, initiator: UUID, project_id: str | None) -> b
     )
 
 
-def holds(principal: Principal, binding: RoleBinding) -> bool:
-    """Whether the principal holds the workflow role that was resolved to `binding`.
+def holds(principal: Principal, binding: RoleBinding, *, project_id: str | None = None) -> bool:
+    """Whether the principal holds the workflow role that was resolved to `binding`; `project_id` is the run's project.
 
     An administrator does not hold a role by being one: who decides is named by the definition alone.
     """
-    return not principal.roles.isdisjoint(binding.roles) or not principal.groups.isdisjoint(binding.groups)
+    return (
+        not principal.roles.isdisjoint(binding.roles)
+        or not principal.groups.isdisjoint(binding.groups)
+        or (binding.project and project_id is not None and project_id in principal.projects)
+    )

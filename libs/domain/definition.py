@@ -1,54 +1,105 @@
 """What a tenant group has declared: a workflow, an event source or an MCP server. One stream each."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, assert_never
 
-from contracts.base import BlobRef, Event, Frozen, Principal
+from contracts.base import BlobRef, Event, Frozen, Principal, Sha256
 from contracts.errors import Rejected
 from contracts.events import definition as e
 from libs.domain.access import is_administrator
 from libs.domain.core import NOTHING, Category, Decided, facts, never, no_run
 from libs.domain.lifecycle import DEFINITION, terminal
-from libs.language.model import Bundle, EventTrigger, Server, Source
+from libs.language.model import Bundle, EventTrigger, ScheduleTrigger, Server, Source
+from minutebook.models.problem import ProblemItem
 
 Declared = e.DefinitionSynced | e.SourceSynced | e.ServerSynced
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`current` is the version that counts for what begins now; `hashes` are all that were declared, in order."""
+    """`current` is the version that counts for what begins now; `hashes` are all that were declared, in order.
+
+    `canary` is a version that only a share of new runs takes. `versions` are a workflow's by hash, `bundles` where
+    their content is kept.
+    """
 
     status: str = "absent"
     kind: Literal["workflow", "source", "server", ""] = ""
     current: Declared | None = None
+    canary: e.DefinitionSynced | None = None
     hashes: tuple[str, ...] = ()
-    bundles: Mapping[str, BlobRef] | None = None
+    versions: Mapping[str, e.DefinitionSynced] = field(default_factory=dict)
+
+    @property
+    def bundles(self) -> Mapping[str, BlobRef]:
+        return {hash_: version.bundle for hash_, version in self.versions.items()}
 
 
 class Declare(Frozen):
-    """Make a version of one thing the current one. `bundle` is where a workflow's content is kept."""
+    """Make a version of one thing the current one, or the canary. `bundle` is where a workflow's content is kept."""
 
     principal: Principal
     thing: Bundle | Source | Server
     bundle: BlobRef | None = None
     content: bytes = b""
+    canary_percent: int | None = None
 
 
-def decide(command: Declare, state: State, now: datetime) -> Decided:
-    """Return the fact that a version was declared; nothing when it is the current one already.
+class Promote(Frozen):
+    """Let every new run take a version that was declared before."""
+
+    principal: Principal
+    definition_id: str
+    hash: Sha256
+
+
+Command = Declare | Promote
+
+
+def decide(command: Command, state: State, now: datetime) -> Decided:
+    """Return the fact that a version was declared or promoted; nothing when it is the current one already.
 
     Raises:
-        contracts.errors.Rejected: ``definition.not_yours`` (403).
+        contracts.errors.Rejected: ``definition.not_yours`` (403), ``definition.not_found`` (404),
+            ``definition.version_unknown`` (422).
     """
     if not is_administrator(command.principal):
-        raise Rejected("definition.not_yours", "definitions are synced by administrators", status=403)
+        act = "promoted" if isinstance(command, Promote) else "synced"
+        raise Rejected("definition.not_yours", f"definitions are {act} by administrators", status=403)
+    match command:
+        case Declare():
+            return _declare(command, state, now)
+        case Promote():
+            return _promote(command, state, now)
+        case _:
+            assert_never(command)
+
+
+def _declare(command: Declare, state: State, now: datetime) -> Decided:
     event = _event(command, now)
-    if state.current is not None and state.current.hash == event.hash:
+    is_current = state.current is not None and state.current.hash == event.hash
+    if isinstance(event, e.DefinitionSynced) and event.canary_percent is not None:
+        canary = state.canary
+        same = canary is not None and (canary.hash, canary.canary_percent) == (event.hash, event.canary_percent)
+        if is_current or same:
+            return NOTHING
+    elif is_current and state.canary is None:
         return NOTHING
     blobs = {command.bundle.digest: command.content} if command.bundle else {}
     return facts(event, blobs=blobs)
+
+
+def _promote(command: Promote, state: State, now: datetime) -> Decided:
+    if state.kind != "workflow":
+        raise Rejected("definition.not_found", f"there is no definition {command.definition_id!r}", status=404)
+    if command.hash not in state.versions:
+        message = f"{command.definition_id} was never declared with the hash {command.hash}"
+        raise Rejected("definition.version_unknown", message, errors=(ProblemItem(path="hash", message=message),))
+    if state.current is not None and state.current.hash == command.hash and state.canary is None:
+        return NOTHING
+    return facts(e.DefinitionPromoted(at=now, hash=command.hash))
 
 
 def _event(command: Declare, now: datetime) -> Declared:
@@ -69,6 +120,20 @@ def _event(command: Declare, now: datetime) -> Declared:
                     if isinstance(t, EventTrigger)
                 ),
                 required_context=definition.required_context,
+                schedules=tuple(
+                    e.ScheduleTrigger(
+                        cron=t.cron,
+                        every_seconds=None if t.every is None else int(t.every.total_seconds()),
+                        timezone=t.timezone,
+                        overlap=t.overlap,
+                        run_as=definition.run_as or "",
+                        project=t.project,
+                    )
+                    for t in definition.triggers
+                    if isinstance(t, ScheduleTrigger)
+                ),
+                variants=tuple(bundle.variants),
+                canary_percent=command.canary_percent,
             )
         case Source() as source:
             return e.SourceSynced(
@@ -78,6 +143,7 @@ def _event(command: Declare, now: datetime) -> Declared:
                 secret_ref=source.secret_ref,
                 signature_header=source.signature_header,
                 hash=source.hash,
+                window_seconds=source.window.total_seconds(),
             )
         case Server() as server:
             return e.ServerSynced(
@@ -97,14 +163,23 @@ def evolve(state: State, event: Event) -> State:
     """The state after one more fact."""
     match event:
         case e.DefinitionSynced():
-            bundles = {**(state.bundles or {}), event.hash: event.bundle}
-            return replace(_declared(state, event, "workflow"), bundles=bundles)
+            return _version(state, event)
+        case e.DefinitionPromoted():
+            return replace(state, current=state.versions.get(event.hash, state.current), canary=None)
         case e.SourceSynced():
             return _declared(state, event, "source")
         case e.ServerSynced():
             return _declared(state, event, "server")
         case _:
             return state
+
+
+def _version(state: State, event: e.DefinitionSynced) -> State:
+    """A canary does not become the current version, unless there is none."""
+    versions = {**state.versions, event.hash: event}
+    if event.canary_percent is not None and state.current is not None:
+        return replace(state, canary=event, hashes=(*state.hashes, event.hash), versions=versions)
+    return replace(_declared(state, event, "workflow"), canary=None, versions=versions)
 
 
 def _declared(state: State, event: Declared, kind: Literal["workflow", "source", "server"]) -> State:

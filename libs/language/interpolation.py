@@ -25,6 +25,8 @@ def interpolate(
     context: JsonObject,
     state: JsonObject,
     run_id: UUID | str,
+    item: JsonValue = None,
+    index: int | None = None,
 ) -> JsonValue:
     """Fill in the placeholders of every text in a value, once: what was filled in is never read again.
 
@@ -34,7 +36,14 @@ def interpolate(
         contracts.errors.Rejected: ``template.unset`` (422), a placeholder whose value is missing or null;
             ``template.not_text`` (422), an object or a list in the middle of text. Both name the placeholder.
     """
-    scope: JsonObject = {"args": args, "context": context, "state": state, "run_id": str(run_id)}
+    scope: JsonObject = {
+        "args": args,
+        "context": context,
+        "state": state,
+        "run_id": str(run_id),
+        "item": item,
+        "index": index,
+    }
     return _filled(value, scope)
 
 

@@ -1,6 +1,18 @@
 """Wiring of the planner."""
 
-from contracts.commands import CancelRun, ResumeRun, RetryStep, StartRun, StartRuns, SuspendRun, SyncDefinitions
+from contracts.commands import (
+    CancelRun,
+    CompleteStep,
+    ForkRun,
+    PromoteDefinition,
+    RestartRun,
+    ResumeRun,
+    RetryStep,
+    StartRun,
+    StartRuns,
+    SuspendRun,
+    SyncDefinitions,
+)
 from contracts.subjects import DURABLES
 from libs.owner import Publisher
 from libs.process import Service, Tools, envelope_handler, wake_handler
@@ -21,7 +33,11 @@ def build(tools: Tools) -> Service:
     answer(tools.bus, tools.store, SuspendRun, runs.suspend)
     answer(tools.bus, tools.store, ResumeRun, runs.resume)
     answer(tools.bus, tools.store, RetryStep, runs.retry)
+    answer(tools.bus, tools.store, CompleteStep, runs.complete)
+    answer(tools.bus, tools.store, RestartRun, runs.restart)
+    answer(tools.bus, tools.store, ForkRun, runs.fork)
     answer(tools.bus, tools.store, SyncDefinitions, definitions.sync)
+    answer(tools.bus, tools.store, PromoteDefinition, definitions.promote)
 
     durables = {durable.name: durable for durable in DURABLES}
     tools.bus.subscribe(durables["planner-history"], envelope_handler(runs.on_facts))

@@ -1,5 +1,6 @@
 """The versions that new runs take, as the record has them at this moment."""
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,22 @@ class _Held:
     state: definition.State = definition.CATEGORY.initial
 
 
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What new runs of a definition take: `current`, or for a share of them the version that is being tried out."""
+
+    state: definition.State
+    current: DefinitionSynced
+
+    def of(self, run_id: UUID) -> DefinitionSynced:
+        """The version that a new run takes: its id decides, so a start that is repeated takes the same."""
+        canary = self.state.canary
+        if canary is None or canary.canary_percent is None:
+            return self.current
+        drawn = int.from_bytes(hashlib.sha256(run_id.bytes).digest()[:4]) % 100
+        return canary if drawn < canary.canary_percent else self.current
+
+
 class CurrentVersions:
     """Reads them for a batch of starts by one query, which tops up what was read before: never an old version."""
 
@@ -33,8 +50,8 @@ class CurrentVersions:
         self._store = store
         self._held: OrderedDict[UUID, _Held] = OrderedDict()
 
-    async def read(self, wanted: Collection[Key]) -> Mapping[Key, DefinitionSynced]:
-        """Return the version that each definition has now; those that were never synced are absent."""
+    async def read(self, wanted: Collection[Key]) -> Mapping[Key, Versions]:
+        """Return the versions that each definition has now; those that were never synced are absent."""
         streams = {ids.definition(*key): key for key in wanted}
         load = await self._store.load("definition", {i: self._of(i).version for i in streams})
         denied = [i for i, loaded in load.streams.items() if self._denies(i, loaded)]
@@ -42,11 +59,11 @@ class CurrentVersions:
             for stream_id in denied:
                 del self._held[stream_id]
             return await self.read(wanted)
-        found: dict[Key, DefinitionSynced] = {}
+        found: dict[Key, Versions] = {}
         for stream_id, loaded in load.streams.items():
-            current = self._top_up(stream_id, loaded).current
-            if isinstance(current, DefinitionSynced) and loaded.tenant_group == streams[stream_id][0]:
-                found[streams[stream_id]] = current
+            state = self._top_up(stream_id, loaded)
+            if isinstance(state.current, DefinitionSynced) and loaded.tenant_group == streams[stream_id][0]:
+                found[streams[stream_id]] = Versions(state, state.current)
         return found
 
     def _of(self, stream_id: UUID) -> _Held:

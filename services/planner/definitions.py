@@ -4,9 +4,9 @@ from uuid import UUID
 
 from contracts import ids
 from contracts.base import Principal
-from contracts.commands import SyncDefinitions
+from contracts.commands import PromoteDefinition, SyncDefinitions
 from contracts.errors import MinutebookError, Rejected
-from contracts.replies import DefinitionsSynced, SyncedThing
+from contracts.replies import DefinitionChanged, DefinitionsSynced, SyncedThing
 from libs.canonical import blob
 from libs.domain import definition
 from libs.domain.access import is_administrator
@@ -20,7 +20,7 @@ class Definitions:
     """The owner of `definition`."""
 
     def __init__(self, store: EventStore, publisher: Publisher) -> None:
-        self._owner: Owner[definition.State, definition.Declare] = Owner(
+        self._owner: Owner[definition.State, definition.Command] = Owner(
             definition.CATEGORY, definition.decide, store=store, publisher=publisher
         )
 
@@ -46,13 +46,37 @@ class Definitions:
             )
         return DefinitionsSynced(synced=tuple(synced))
 
-    def _item(self, ask: SyncDefinitions, thing: Bundle | Source | Server) -> Item[definition.Declare]:
-        ref, content = None, b""
+    async def promote(self, ask: PromoteDefinition) -> DefinitionChanged:
+        """Let every new run take a version that was declared before.
+
+        Raises:
+            contracts.errors.Rejected: ``definition.not_yours`` (403), ``definition.not_found`` (404),
+                ``definition.version_unknown`` (422).
+        """
+        item: Item[definition.Command] = Item(
+            stream_id=ids.definition(ask.principal.tenant_group, ask.definition_id),
+            command=definition.Promote(principal=ask.principal, definition_id=ask.definition_id, hash=ask.hash),
+            actor=ask.principal.actor,
+            causation=ask.command_id,
+            tenant_group=ask.principal.tenant_group,
+            tenant=ask.principal.tenant,
+            traceparent=ask.traceparent,
+        )
+        (result,) = await self._owner.handle([item])
+        if isinstance(result, MinutebookError):
+            raise result
+        return DefinitionChanged(definition_id=ask.definition_id, hash=ask.hash)
+
+    def _item(self, ask: SyncDefinitions, thing: Bundle | Source | Server) -> Item[definition.Command]:
+        ref, content, percent = None, b"", None
         if isinstance(thing, Bundle):
             ref, content = blob(thing.model_dump(mode="json"))
+            percent = ask.canary_percent
         return Item(
             stream_id=_stream(ask.principal, thing),
-            command=definition.Declare(principal=ask.principal, thing=thing, bundle=ref, content=content),
+            command=definition.Declare(
+                principal=ask.principal, thing=thing, bundle=ref, content=content, canary_percent=percent
+            ),
             actor=ask.principal.actor,
             causation=ask.command_id,
             tenant_group=ask.principal.tenant_group,

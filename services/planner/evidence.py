@@ -2,36 +2,31 @@
 
 import json
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from contracts.base import BlobRef, JsonValue
+from contracts.base import BlobRef, Event, JsonValue
 from contracts.errors import Broken
-from libs.domain import attempt, decision, effect
+from libs.domain import attempt, decision, effect, wait
 from libs.domain.categories import CATEGORIES
 from libs.domain.run import State
 from libs.domain.run.commands import Child, Evidence
+from libs.domain.run.state import StepRecord
 from libs.eventstore.port import EventStore
 from libs.language.model import Bundle
+from services.planner.admissions import Admissions
 
 BUNDLES_CACHED_MAX: Final = 200
 ARTEFACTS_CACHED_BYTES_MAX: Final = 64 * 1024 * 1024
-
-_CHILD_OF: Final[Mapping[str, str]] = {
-    "queued": "attempt",
-    "retrying": "",
-    "failed": "",
-    "waiting": "decision",
-    "writing": "effect",
-}
 
 
 class EvidenceReader:
     """Reads evidence for a batch of runs with one query per kind. What content addresses name is cached."""
 
-    def __init__(self, store: EventStore) -> None:
+    def __init__(self, store: EventStore, admissions: Admissions) -> None:
         self._store = store
+        self._admissions = admissions
         self._bundles: OrderedDict[tuple[UUID, str], Bundle] = OrderedDict()
         self._artefacts: OrderedDict[tuple[UUID, str], bytes] = OrderedDict()
         self._artefact_bytes = 0
@@ -52,55 +47,111 @@ class EvidenceReader:
                 self._bundles.popitem(last=False)
         return self._bundles[key]
 
-    async def read(self, runs: Sequence[tuple[UUID, State]]) -> list[Evidence]:
-        """Return the evidence of each (tenant group, run state), in order."""
-        children = await self._children(runs)
+    async def read(self, runs: Sequence[tuple[UUID, UUID, State]]) -> list[Evidence]:
+        """Return the evidence of each (tenant group, run id, run state), in order."""
+        states = [(group, state) for group, _, state in runs]
+        children = await self._children(states)
         wanted: defaultdict[UUID, set[str]] = defaultdict(set)
-        for group, state in runs:
+        for group, state in states:
             wanted[group] |= set(_digests(state, children))
         content = {group: await self._content(group, digests) for group, digests in wanted.items()}
+        verdicts = await self._verdicts(runs)
         evidence = []
-        for group, state in runs:
+        for group, run_id, state in runs:
             assert state.bundle is not None
             evidence.append(
                 Evidence(
+                    tenant_group=group,
                     bundle=await self.bundle(group, state.bundle),
                     children={i: children[i] for i in _open_ids(state) if i in children},
-                    artefacts={d: content[group][d] for d in _digests(state, children) if d in content[group]},
+                    artefacts=_Parsed({d: content[group][d] for d in _digests(state, children) if d in content[group]}),
+                    verdict=verdicts.get(run_id),
                 )
             )
         return evidence
 
+    async def artefacts(self, tenant_group: UUID, refs: Iterable[BlobRef]) -> Mapping[str, JsonValue]:
+        """Return the content of artefacts by digest; what is not in the store is left out."""
+        return _Parsed(await self._content(tenant_group, {ref.digest for ref in refs}))
+
     async def _children(self, runs: Sequence[tuple[UUID, State]]) -> dict[UUID, Child]:
         ids: defaultdict[tuple[str, UUID], set[UUID]] = defaultdict(set)
         for group, state in runs:
-            for record in state.steps.values():
-                category = _CHILD_OF.get(record.status)
-                if category and record.open_id is not None:
-                    ids[category, group].add(record.open_id)
-        children: dict[UUID, Child] = {}
+            for category, stream_id in children(state):
+                ids[category, group].add(stream_id)
+        folded: dict[UUID, Child] = {}
         for (category, group), stream_ids in ids.items():
             found = await self._store.events(category, stream_ids, tenant_group=group)
             for stream_id, recorded in found.items():
-                children[stream_id] = CATEGORIES[category].fold(tuple(r.event for r in recorded))
-        return children
+                folded[stream_id] = CATEGORIES[category].fold(tuple(r.event for r in recorded))
+        return folded
 
-    async def _content(self, group: UUID, digests: set[str]) -> dict[str, JsonValue]:
+    async def _verdicts(self, runs: Sequence[tuple[UUID, UUID, State]]) -> Mapping[UUID, Event]:
+        """What the concurrency keys say of the runs that wait for them, by run."""
+        asking = {
+            run_id: state.admission.admission_id
+            for _, run_id, state in runs
+            if state.admission is not None and not state.started
+        }
+        return await self._admissions.verdicts(asking) if asking else {}
+
+    async def _content(self, group: UUID, digests: set[str]) -> dict[str, bytes]:
         missing = [d for d in digests if (group, d) not in self._artefacts]
         if missing:
             for digest, content in (await self._store.blobs(group, missing)).items():
                 self._artefacts[group, digest] = content
                 self._artefact_bytes += len(content)
-        values: dict[str, JsonValue] = {}
+        found: dict[str, bytes] = {}
         for digest in digests:
-            content_ = self._artefacts.get((group, digest))
-            if content_ is not None:
+            if (content_ := self._artefacts.get((group, digest))) is not None:
                 self._artefacts.move_to_end((group, digest))
-                values[digest] = json.loads(content_)
+                found[digest] = content_
         while self._artefact_bytes > ARTEFACTS_CACHED_BYTES_MAX and len(self._artefacts) > 1:
             _, dropped = self._artefacts.popitem(last=False)
             self._artefact_bytes -= len(dropped)
-        return values
+        return found
+
+
+class _Parsed(Mapping[str, JsonValue]):
+    """Content by digest, parsed when it is read: a plan reads few of the artefacts that it may read."""
+
+    def __init__(self, content: Mapping[str, bytes]) -> None:
+        self._content = content
+
+    def __getitem__(self, digest: str) -> JsonValue:
+        value: JsonValue = json.loads(self._content[digest])
+        return value
+
+    def __contains__(self, digest: object) -> bool:
+        return digest in self._content
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+
+def children(state: State) -> list[tuple[str, UUID]]:
+    """The streams, by category, on which the next step of a run depends."""
+    return [
+        (category, record.open_id)
+        for record in state.steps.values()
+        if record.open_id is not None and (category := _category(record)) is not None
+    ]
+
+
+def _category(record: StepRecord) -> str | None:
+    """The category of the stream that a step waits for; None where it waits for none."""
+    match record.status:
+        case "queued":
+            return "attempt"
+        case "writing":
+            return "effect"
+        case "waiting":
+            return "wait" if record.waits_on == "event" else "decision"
+        case _:
+            return None
 
 
 def _open_ids(state: State) -> list[UUID]:
@@ -111,7 +162,7 @@ def _digests(state: State, children: Mapping[UUID, Any]) -> Iterable[str]:
     """Digests of every artefact that a plan of this run may read."""
     refs: list[BlobRef | None] = []
     for record in state.steps.values():
-        refs.append(record.output)
+        refs += [record.output, record.items]
         if record.feedback is not None:
             refs += [record.feedback.previous, record.feedback.revised, record.feedback.review]
         match children.get(record.open_id) if record.open_id else None:
@@ -121,4 +172,6 @@ def _digests(state: State, children: Mapping[UUID, Any]) -> Iterable[str]:
                 refs += [artifact, revised]
             case effect.State(response=response):
                 refs.append(response)
+            case wait.State(payload=payload):
+                refs.append(payload)
     return [ref.digest for ref in refs if ref is not None]

@@ -8,10 +8,21 @@ from typing import Final, cast
 from uuid import UUID
 
 from contracts.base import Event
-from contracts.commands import CancelRun, Command, ResumeRun, RetryStep, RunToStart, StartRun, StartRuns, SuspendRun
+from contracts.commands import (
+    CancelRun,
+    Command,
+    CompleteStep,
+    ForkRun,
+    RestartRun,
+    ResumeRun,
+    RetryStep,
+    RunToStart,
+    StartRun,
+    StartRuns,
+    SuspendRun,
+)
 from contracts.envelope import Address
 from contracts.errors import Broken, MinutebookError, Rejected
-from contracts.events.definition import DefinitionSynced
 from contracts.events.run import RunStepFailed, RunStepRetrying, RunStepSucceeded, Trigger
 from contracts.replies import Reply, RunChanged, RunsStarted
 from libs.domain import run
@@ -22,13 +33,18 @@ from libs.owner import Done, Item, Owner, Publisher
 from libs.process import actor
 from libs.telemetry import metrics
 from minutebook.models.states import RunState
-from services.planner.current import CurrentVersions, Key
+from services.planner.admissions import Admissions
+from services.planner.current import CurrentVersions, Key, Versions
+from services.planner.descendants import Descendants
 from services.planner.evidence import EvidenceReader
 
 PLANS_IN_A_ROW_MAX: Final = 20
 """How often a run is planned again at once because what it gave birth to existed already."""
 
 STARTS_REMEMBERED_MAX: Final = 10_000
+
+_PLANNED: Final = (run.Advance, run.Resume, run.RetryStep, run.Complete)
+"""Commands that plan on what became of the run's children."""
 
 DETAIL_CHARS_MAX: Final = 400
 ERRORS_SHOWN_MAX: Final = 3
@@ -38,8 +54,10 @@ class Runs:
     """The owner of `run`."""
 
     def __init__(self, store: EventStore, publisher: Publisher) -> None:
-        self._evidence = EvidenceReader(store)
+        self._admissions = Admissions(store)
+        self._evidence = EvidenceReader(store, self._admissions)
         self._current = CurrentVersions(store)
+        self._descendants = Descendants(store, self._current, self._evidence)
         self._starts = _Starts()
         self._owner: Owner[run.State, run.RunCommand] = Owner(
             run.CATEGORY,
@@ -73,11 +91,38 @@ class Runs:
         command = run.RetryStep(run_id=ask.run_id, step=ask.step, principal=ask.principal, evidence=run.NO_EVIDENCE)
         return await self._ask(ask, command)
 
-    async def on_facts(self, _type: str, facts: Sequence[Address]) -> Mapping[UUID, MinutebookError]:
+    async def complete(self, ask: CompleteStep) -> RunChanged:
+        """Complete a manual step; the same command again is answered alike."""
+        command = run.Complete(
+            run_id=ask.run_id,
+            step=ask.step,
+            command_id=ask.command_id,
+            artifact=ask.artifact,
+            comment=ask.comment,
+            principal=ask.principal,
+            evidence=run.NO_EVIDENCE,
+        )
+        return await self._ask(ask, command)
+
+    async def restart(self, ask: RestartRun) -> RunChanged:
+        """Start a new run with what another one was started with, on the version that new runs take now."""
+        return await self._new(ask, await self._descendants.restart(ask))
+
+    async def fork(self, ask: ForkRun) -> RunChanged:
+        """Start a new run from a point of another one's history."""
+        return await self._new(ask, await self._descendants.fork(ask))
+
+    async def on_facts(self, type_: str, facts: Sequence[Address]) -> Mapping[UUID, MinutebookError]:
         """Something happened to runs or to what they wait for: look at each run once.
 
-        That a run was started here is no news: it was planned in the statement that made it.
+        That a run was started here is no news: it was planned in the statement that made it. A fact of a concurrency
+        key belongs to no run: it says itself which one it is about.
         """
+        if type_.startswith("admission."):
+            runs = await self._admissions.runs_of(facts)
+            failures = await self.plan(runs) if runs else {}
+            # Which of a key's runs failed does not matter: its facts are told again, and the others say nothing new.
+            return {fact.stream_id: error for error in failures.values() for fact in facts}
         runs = {fact.correlation: fact.traceparent for fact in facts if not self._starts.told(fact)}
         return await self.plan(runs) if runs else {}
 
@@ -132,23 +177,36 @@ class Runs:
         return [outcomes[index] for index in range(len(starts))]
 
     async def _creation(
-        self, ask: StartRun | StartRuns, each: StartRun | RunToStart, version: DefinitionSynced | None
+        self, ask: StartRun | StartRuns, each: StartRun | RunToStart, versions: Versions | None
     ) -> run.Create:
-        if version is None:
+        if versions is None:
             raise Rejected("definition.not_found", f"there is no definition {ask.definition_id!r}", status=404)
         group = ask.principal.tenant_group
+        version = versions.of(each.run_id)
+        bundle = await self._evidence.bundle(group, version.bundle)
         return run.Create(
             run_id=each.run_id,
             definition_id=ask.definition_id,
             principal=ask.principal,
-            evidence=run.Evidence(bundle=await self._evidence.bundle(group, version.bundle)),
+            evidence=run.Evidence(tenant_group=group, bundle=bundle),
             bundle=version.bundle,
             context=each.context,
             trigger=Trigger(kind="manual"),
             project_id=each.project_id,
+            variant=each.variant,
         )
 
-    async def _ask(self, ask: CancelRun | SuspendRun | ResumeRun | RetryStep, command: run.RunCommand) -> RunChanged:
+    async def _new(self, ask: RestartRun | ForkRun, command: run.Restart | run.Fork) -> RunChanged:
+        """Carry out a command that makes a run of another one."""
+        self._starts.expect([ask.new_run_id])
+        (outcome,) = await self._changed([_item(ask, ask.new_run_id, command)])
+        if isinstance(outcome, MinutebookError):
+            raise outcome
+        return outcome
+
+    async def _ask(
+        self, ask: CancelRun | SuspendRun | ResumeRun | RetryStep | CompleteStep, command: run.RunCommand
+    ) -> RunChanged:
         (outcome,) = await self._changed([_item(ask, ask.run_id, command)])
         if isinstance(outcome, MinutebookError):
             raise outcome
@@ -176,18 +234,32 @@ class Runs:
     ) -> Sequence[run.RunCommand | MinutebookError]:
         """Complete commands that plan with the evidence that their runs need, read for all of them at once."""
         commands: list[run.RunCommand | MinutebookError] = [item.command for item, _, _ in batch]
-        needing: dict[int, tuple[UUID, run.State]] = {}
+        needing: dict[int, tuple[UUID, UUID, run.State]] = {}
         for index, (item, state, group) in enumerate(batch):
-            if not isinstance(item.command, run.Advance | run.Resume | run.RetryStep):
+            if not isinstance(item.command, _PLANNED):
                 continue
-            if group is None:
+            if group is None or (item.tenant_group is not None and item.tenant_group != group):
                 commands[index] = Rejected("run.not_found", "there is no such run", status=404)
             else:
-                needing[index] = (group, state)
+                needing[index] = (group, item.stream_id, state)
         evidence = await self._evidence.read(list(needing.values()))
         for index, read in zip(needing, evidence, strict=True):
             commands[index] = replace(batch[index][0].command, evidence=read)  # type: ignore[arg-type]  # filtered above
+        await self._measure_keys(commands)
         return commands
+
+    async def _measure_keys(self, commands: list[run.RunCommand | MinutebookError]) -> None:
+        """Tell starts how full the concurrency key is that they will ask for."""
+        wanted = {
+            index: key_id
+            for index, command in enumerate(commands)
+            if isinstance(command, run.Create | run.Restart | run.Fork) and (key_id := run.key_id_of(command))
+        }
+        states = await self._admissions.states(set(wanted.values())) if wanted else {}
+        for index, key_id in wanted.items():
+            command = commands[index]
+            assert isinstance(command, run.Create | run.Restart | run.Fork)
+            commands[index] = replace(command, evidence=replace(command.evidence, key=states[key_id]))
 
 
 class _Starts:
@@ -253,7 +325,7 @@ def _kind(open_step: run.StepRecord) -> str | None:
         case "queued":
             return "parallel" if open_step.open_id is None else "agent"
         case "waiting":
-            return "decision"
+            return "decision" if open_step.waits_on == "escalation" else open_step.waits_on
         case "writing":
             return "write"
         case _:

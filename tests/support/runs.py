@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
-from contracts.base import Actor, BlobRef, JsonObject, JsonValue, Principal
+from contracts.base import Actor, BlobRef, Event, JsonObject, JsonValue, Principal
 from contracts.events.run import Trigger
 from libs.canonical import blob
-from libs.domain import attempt, decision, effect, run
+from libs.domain import attempt, effect, run
+from libs.domain.categories import CATEGORIES
 from libs.domain.core import Decided
 from libs.domain.run.commands import Child
 from libs.language.model import (
@@ -16,7 +17,10 @@ from libs.language.model import (
     Bundle,
     DecisionStep,
     Definition,
+    EventStep,
+    GateStep,
     Limits,
+    ManualStep,
     ManualTrigger,
     ParallelStep,
     Stage,
@@ -59,8 +63,20 @@ def review(key: str, **fields: object) -> DecisionStep:
     return DecisionStep.model_validate({"key": key, "role": "lead", **fields})
 
 
-def both(key: str, *branches: AgentStep) -> ParallelStep:
-    return ParallelStep(key=key, parallel=branches)
+def both(key: str, *branches: AgentStep, **fields: object) -> ParallelStep:
+    return ParallelStep.model_validate({"key": key, "parallel": branches, **fields})
+
+
+def manual(key: str, **fields: object) -> ManualStep:
+    return ManualStep.model_validate({"key": key, **fields})
+
+
+def event(key: str, **fields: object) -> EventStep:
+    return EventStep.model_validate({"key": key, "source": "github", "match": {"event": "merged"}, **fields})
+
+
+def gate(key: str, expression: str, **fields: object) -> GateStep:
+    return GateStep.model_validate({"key": key, "gate": expression, **fields})
 
 
 def write(key: str, **fields: object) -> WriteStep:
@@ -80,28 +96,81 @@ class World:
     artefacts: dict[str, JsonValue] = field(default_factory=dict)
     types: list[str] = field(default_factory=list)
     ready: dict[UUID, str] = field(default_factory=dict)
+    verdict: Event | None = None
 
-    def start(self, context: JsonObject | None = None, principal: Principal = DEVELOPER) -> "World":
+    def start(
+        self, context: JsonObject | None = None, principal: Principal = DEVELOPER, variant: str | None = None
+    ) -> "World":
         command = run.Create(
             run_id=self.run_id,
             definition_id="trial",
             principal=principal,
-            evidence=run.Evidence(bundle=self.bundle),
+            evidence=run.Evidence(tenant_group=GROUP, bundle=self.bundle),
             bundle=BlobRef(digest="1" * 64, bytes=2),
             context={"jira_key": "CORE-1"} if context is None else context,
             trigger=Trigger(kind="manual"),
             project_id="core",
+            variant=variant,
         )
         self.take(run.decide(command, self.state, self.now))
         return self
 
     def evidence(self) -> run.Evidence:
-        return run.Evidence(bundle=self.bundle, children=self.children, artefacts=self.artefacts)
+        return run.Evidence(
+            tenant_group=GROUP,
+            bundle=self.bundle,
+            children=self.children,
+            artefacts=self.artefacts,
+            verdict=self.verdict,
+        )
 
     def advance(self, later: timedelta = timedelta(0)) -> "World":
         self.now += later
         self.take(run.decide(run.Advance(run_id=self.run_id, evidence=self.evidence()), self.state, self.now))
         return self
+
+    def retry(self, step: str) -> "World":
+        """The initiator has a failed step tried once more."""
+        return self.command(
+            run.RetryStep(run_id=self.run_id, step=step, principal=DEVELOPER, evidence=self.evidence()),
+        )
+
+    def resume(self) -> "World":
+        return self.command(run.Resume(run_id=self.run_id, principal=DEVELOPER, evidence=self.evidence()))
+
+    def suspend(self) -> "World":
+        return self.command(run.Suspend(principal=DEVELOPER, reason="pause"))
+
+    def command(self, command: run.RunCommand) -> "World":
+        self.take(run.decide(command, self.state, self.now))
+        return self
+
+    def complete(
+        self,
+        step: str,
+        artifact: JsonValue,
+        *,
+        principal: Principal = DEVELOPER,
+        command_id: UUID | None = None,
+    ) -> "World":
+        """A person completes a manual step."""
+        return self.command(
+            run.Complete(
+                run_id=self.run_id,
+                step=step,
+                command_id=command_id or uuid4(),
+                artifact=artifact,
+                comment=None,
+                principal=principal,
+                evidence=self.evidence(),
+            )
+        )
+
+    def matched(self, step: str, payload: JsonValue, event: str = "merged") -> "World":
+        """An event matches the wait of a step."""
+        changes = {"inbound_id": uuid4(), "external_id": "e-1", "event": event, "keys": {}}
+        self._child(step, status="matched", payload=self.keep(payload), **changes)
+        return self.advance()
 
     def take(self, decided: Decided) -> None:
         self.types += [type(event).__name__.removeprefix("Run") for event in decided.events]
@@ -110,8 +179,7 @@ class World:
             self.keep_bytes(content)
         for birth in decided.births:
             if birth.stream_id not in self.children:
-                category = {"attempt": attempt, "decision": decision, "effect": effect}[birth.category].CATEGORY
-                self.children[birth.stream_id] = category.fold((birth.event,))
+                self.children[birth.stream_id] = CATEGORIES[birth.category].fold((birth.event,))
         self.ready.update(decided.ready)
 
     def keep_bytes(self, content: bytes) -> None:

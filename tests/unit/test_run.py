@@ -102,11 +102,15 @@ def test_changes_send_the_run_back_with_the_comment_in_the_prompt() -> None:
     assert '"previous_output"' in prompt
 
 
-def test_after_max_loop_changes_are_not_offered_any_more() -> None:
+def test_changes_past_max_loop_fail_the_step_and_name_the_limit() -> None:
     world = core().start().succeed("analysis", {"pr": {}}).answer("approval", "request_changes")
-    world.succeed("analysis", {"pr": {}})
-    child = world.children[world.open_id("approval")]
-    assert "request_changes" not in child.outcomes  # type: ignore[union-attr]
+    world.succeed("analysis", {"pr": {}}).answer("approval", "request_changes", comment="Still no.")
+    assert world.state.status == "suspended"
+    assert "limits.max_loop of 1" in (world.state.reason or "")
+    world.retry("approval")
+    assert world.state.status == "waiting_decision"
+    world.answer("approval", "approve")
+    assert world.state.step("pr").status == "writing"
 
 
 def test_reject_completes_as_rejected_and_cancel_cancels() -> None:
@@ -158,7 +162,9 @@ def test_a_failure_is_retried_with_backoff_and_then_suspends_with_its_work_kept(
     assert world.state.step("a").attempt == 2
     world.fail("a", "connector_unavailable", "down")
     assert world.state.status == "suspended"
-    assert (world.state.reason or "").startswith("attempts_exhausted: 2 of 2 attempts: down")
+    assert (world.state.reason or "").startswith(
+        "attempts_exhausted: 2 attempts, as many as limits.max_attempts allows: down"
+    )
 
 
 @pytest.mark.parametrize("action,status", [("suspend", "suspended"), ("fail", "failed"), (None, "suspended")])

@@ -5,24 +5,29 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from contracts.base import BlobRef, JsonObject, JsonValue, Principal
+from contracts.base import BlobRef, Event, JsonObject, JsonValue, Principal
 from contracts.events.run import Trigger
-from libs.domain import attempt, decision, effect
+from libs.domain import admission, attempt, decision, effect, wait
+from libs.domain.run.state import State
 from libs.language.model import Bundle
 
-Child = attempt.State | decision.State | effect.State
+Child = attempt.State | decision.State | effect.State | wait.State
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What planning reads from elsewhere: the pinned version, the run's children and the content of artefacts.
 
-    `children` are by attempt, decision and effect id, `artefacts` by digest.
+    `children` are by attempt, decision, wait and effect id, `artefacts` by digest. `key` is the state of the
+    concurrency key that a new run will ask for, `verdict` the last fact about the run under the key that it asked for.
     """
 
+    tenant_group: UUID | None = None
     bundle: Bundle | None = None
     children: Mapping[UUID, Child] = field(default_factory=dict)
     artefacts: Mapping[str, JsonValue] = field(default_factory=dict)
+    key: admission.State | None = None
+    verdict: Event | None = None
 
 
 NO_EVIDENCE: Final = Evidence()
@@ -41,6 +46,39 @@ class Create:
     context: JsonObject
     trigger: Trigger
     project_id: str | None
+    variant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Start a run with what another one was started with. `parent` is that run as it is now."""
+
+    run_id: UUID
+    parent_id: UUID
+    parent: State
+    principal: Principal
+    evidence: Evidence
+    bundle: BlobRef
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Start a run from a point of another one's history.
+
+    `parent` is that run as it was at the point, `at_version`; `effects` are its writes that were made or may have
+    been, up to the present, by effect key. `context` is laid over the old one, `artifacts` over the steps' own.
+    """
+
+    run_id: UUID
+    parent_id: UUID
+    parent: State
+    at_version: int
+    effects: Mapping[str, UUID]
+    principal: Principal
+    evidence: Evidence
+    bundle: BlobRef
+    context: JsonObject
+    artifacts: Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +86,19 @@ class Advance:
     """Something may have happened: plan what follows."""
 
     run_id: UUID
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Complete a manual step with an artefact."""
+
+    run_id: UUID
+    step: str
+    command_id: UUID
+    artifact: JsonValue
+    comment: str | None
+    principal: Principal
     evidence: Evidence
 
 
@@ -74,7 +125,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class RetryStep:
-    """Try a failed step of a suspended or failed run once more."""
+    """Try a failed step of a suspended or failed run once more; of a step with branches or items what failed of it."""
 
     run_id: UUID
     step: str
@@ -82,4 +133,4 @@ class RetryStep:
     evidence: Evidence
 
 
-RunCommand = Create | Advance | Cancel | Suspend | Resume | RetryStep
+RunCommand = Create | Restart | Fork | Advance | Complete | Cancel | Suspend | Resume | RetryStep

@@ -1,10 +1,10 @@
-"""Planning a run to quiescence: gather every fact that follows now, in one append.
+"""A plan in the making: the facts gathered so far, and the state that they add up to.
 
-The walk looks at one step at a time, writes what follows into itself and goes on until nothing more follows
-without somebody else: a runner, a person, a target system or the clock.
+Steppers look at one step at a time and write what follows into the walk, until nothing more follows without somebody
+else: a runner, a person, a target system, an event or the clock.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -15,33 +15,51 @@ from contracts.errors import Broken
 from contracts.events import run as e
 from libs.canonical import blob
 from libs.domain.core import Birth, Decided
-from libs.domain.run.backoff import backoff
 from libs.domain.run.commands import Child, Evidence
-from libs.domain.run.state import State, evolve
-from libs.language.model import Bundle, Definition, Step
-from libs.language.paths import MISSING, resolve
-from minutebook.models.states import FailureClass
+from libs.domain.run.evolve import evolve
+from libs.domain.run.state import State
+from libs.language.model import Bundle, Definition, ParallelStep, Stage, Step
 
-FACTS_PER_PLAN_MAX: Final = 2_000
+FACTS_PER_PLAN_MAX: Final = 5_000
 """A plan that writes more is a loop of ours, not of the definition."""
+
+MOVING: Final = frozenset({"created", "running", "waiting_decision", "waiting_event", "waiting_timer"})
+"""States in which a run can be planned."""
 
 
 @dataclass(slots=True)
 class Walk:
     """Facts gathered so far, and the state that they add up to. Lives inside one call of `decide`.
 
-    `retry` is the failed step that a person wants tried once more.
+    `again` are the failed steps that a person wants tried once more, `comments` what they said to it.
     """
 
     run_id: UUID
     now: datetime
     state: State
     evidence: Evidence
-    retry: str | None = None
+    definition: Definition
+    again: set[str] = field(default_factory=set)
+    comments: dict[str, e.Feedback] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     births: list[Birth] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
     made: dict[str, JsonValue] = field(default_factory=dict)
+    steps: tuple[Step, ...] = field(init=False)
+    _stage_of: dict[str, Stage] = field(init=False)
+    _step_of: dict[str, Step] = field(init=False)
+    _cursor: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.steps = self.definition.steps
+        self._stage_of = {step.key: stage for stage in self.definition.stages for step in stage.steps}
+        self._step_of = {step.key: step for step in self.steps}
+
+    @classmethod
+    def of(cls, run_id: UUID, now: datetime, state: State, evidence: Evidence) -> "Walk":
+        """A plan for a run that exists, on the version and variant that it is pinned to."""
+        assert evidence.bundle is not None, "a plan is made with its evidence"
+        return cls(run_id, now, state, evidence, evidence.bundle.of(state.variant))
 
     @property
     def bundle(self) -> Bundle:
@@ -49,13 +67,24 @@ class Walk:
         return self.evidence.bundle
 
     @property
-    def definition(self) -> Definition:
-        return self.bundle.definition
-
-    @property
     def moving(self) -> bool:
         """Whether the run can be planned at all."""
-        return self.state.status in {"created", "running", "waiting_decision", "waiting_event", "waiting_timer"}
+        return self.state.status in MOVING
+
+    @property
+    def context(self) -> JsonObject:
+        """The run's context, with the definition's defaults under it."""
+        return {**self.definition.context_defaults, **self.state.context}
+
+    @property
+    def run_state(self) -> JsonObject:
+        """What templates and expressions call `state`."""
+        return {"branch": f"workflow/{self.run_id}", "run_id": str(self.run_id), "stage": self.state.stage}
+
+    @property
+    def view(self) -> dict[str, Any]:
+        """What paths of the definition lead into, beside a step's own output."""
+        return {"context": self.context, "state": self.run_state, "steps": self.outputs()}
 
     def emit(self, event: Event) -> None:
         """Add a fact. A parked run is unparked by the first fact that follows."""
@@ -63,6 +92,8 @@ class Walk:
             self.emit(e.RunUnparked(at=self.now))
         if len(self.events) >= FACTS_PER_PLAN_MAX:
             raise Broken("plan.endless", f"planning run {self.run_id} wrote {FACTS_PER_PLAN_MAX} facts without an end")
+        if isinstance(event, e.RunLooped):
+            self._cursor = 0
         self.events.append(event)
         self.state = evolve(self.state, event)
 
@@ -73,8 +104,56 @@ class Walk:
         self.made[ref.digest] = value
         return ref
 
+    def current(self) -> Step | None:
+        """The first step that has not succeeded."""
+        while self._cursor < len(self.steps):
+            step = self.steps[self._cursor]
+            if self.state.step(step.key).status != "succeeded":
+                return step
+            self._cursor += 1
+        return None
+
+    def stage_of(self, step: Step) -> Stage:
+        return self._stage_of[step.key]
+
+    def step_of(self, key: str) -> Step:
+        """The step, branch or repeated step that a key of a record stands for."""
+        top, _, rest = key.partition(".")
+        step = self._step_of[top]
+        if rest and isinstance(step, ParallelStep):
+            return next(branch for branch in step.parallel if branch.key == rest)
+        return step
+
+    def item_of(self, key: str) -> tuple[int, JsonValue] | None:
+        """The index and the value of the item that `<step>.<index>` stands for; None for everything else."""
+        top, _, rest = key.partition(".")
+        items = self.state.step(top).items
+        if not rest or items is None:
+            return None
+        values = self.artefact(items)
+        assert isinstance(values, list), "what was pinned as items is a list"
+        return int(rest), values[int(rest)]
+
+    def is_one_of_any(self, key: str) -> bool:
+        """Whether a branch may fail without stopping the run, since another may still succeed."""
+        top, _, rest = key.partition(".")
+        step = self._step_of[top]
+        return bool(rest) and isinstance(step, ParallelStep) and step.join == "any"
+
+    def begins(self, key: str) -> bool:
+        """Whether a step begins now: it is its turn, or a person wants it tried once more."""
+        record = self.state.step(key)
+        if record.status == "delayed":
+            return record.not_before is not None and self.now >= record.not_before
+        return record.status == "pending" or key in self.again
+
+    def overdue(self, key: str) -> bool:
+        """Whether a step has waited as long as it may."""
+        record = self.state.step(key)
+        return record.status == "waiting" and record.until is not None and self.now >= record.until
+
     def child(self, stream_id: UUID | None) -> Child | None:
-        """The attempt, decision or effect as it was read; None when it was born a moment ago."""
+        """The attempt, decision, wait or effect as it was read; None when it was born a moment ago."""
         return self.evidence.children.get(stream_id) if stream_id else None
 
     def artefact(self, ref: BlobRef) -> JsonValue:
@@ -98,14 +177,9 @@ class Walk:
         """The outputs of the top-level steps that succeeded, by key, as expressions and prompts see them."""
         return {
             step.key: self.output(step.key)
-            for step in self.definition.steps
+            for step in self.steps
             if self.state.step(step.key).output is not None and self.state.step(step.key).status == "succeeded"
         }
-
-    @property
-    def run_state(self) -> JsonObject:
-        """What templates and expressions call `state`."""
-        return {"branch": f"workflow/{self.run_id}", "run_id": str(self.run_id), "stage": self.state.stage}
 
     def decided(self) -> Decided:
         return Decided(events=tuple(self.events), births=tuple(self.births), blobs=self.blobs)
@@ -113,114 +187,3 @@ class Walk:
 
 Stepper = Callable[[Walk, Any, str], None]
 """Looks at one step under its key and emits what follows for it now."""
-
-
-def advance(walk: Walk, steppers: Mapping[str, Stepper]) -> Decided:
-    """Plan until nothing more follows."""
-    if not walk.moving:
-        return walk.decided()
-    if walk.state.status == "created":
-        walk.emit(e.RunStarted(at=walk.now))
-    if not _within_wall_clock(walk):
-        return walk.decided()
-    while walk.moving:
-        step = _current(walk)
-        if step is None:
-            walk.emit(e.RunCompleted(at=walk.now, outcome="succeeded"))
-            break
-        if not _entered(walk, step):
-            break
-        seen = len(walk.events)
-        steppers[step.kind](walk, step, step.key)
-        if len(walk.events) == seen:
-            break
-    _park(walk)
-    return walk.decided()
-
-
-def fail(walk: Walk, key: str, failure_class: FailureClass, message: str, *, cost_microdollars: int = 0) -> None:
-    """Do what `on_failure` says about a failed step: try again later, suspend the run, or fail it."""
-    actions = walk.definition.on_failure
-    action = actions.get(failure_class) or actions.get("default") or "suspend"
-    record = walk.state.step(key)
-    if action == "retry_backoff" and record.open_id is not None:
-        if record.attempt < walk.definition.limits.max_attempts:
-            walk.emit(
-                e.RunStepRetrying(
-                    at=walk.now,
-                    step=key,
-                    failure_class=failure_class,
-                    message=message,
-                    attempt=record.attempt,
-                    not_before=walk.now + backoff(record.open_id, record.attempt),
-                    cost_microdollars=cost_microdollars,
-                )
-            )
-            return
-        message = f"attempts_exhausted: {record.attempt} of {walk.definition.limits.max_attempts} attempts: {message}"
-    walk.emit(
-        e.RunStepFailed(
-            at=walk.now, step=key, failure_class=failure_class, message=message, cost_microdollars=cost_microdollars
-        )
-    )
-    if action == "fail":
-        walk.emit(e.RunFailed(at=walk.now, failure_class=failure_class, reason=message, step=key))
-    else:
-        walk.emit(e.RunSuspended(at=walk.now, failure_class=failure_class, reason=message, step=key))
-
-
-def loop(walk: Walk, *, from_step: str, to_step: str, reason: str, feedback: e.Feedback) -> None:
-    """Send the run back: every step from `to_step` to `from_step` begins a new round."""
-    keys = [step.key for step in walk.definition.steps]
-    between = set(keys[keys.index(to_step) : keys.index(from_step) + 1])
-    reset = tuple(key for key in walk.state.steps if key.split(".")[0] in between)
-    walk.emit(
-        e.RunLooped.model_validate(
-            {
-                "at": walk.now,
-                "from_step": from_step,
-                "to_step": to_step,
-                "reset": reset,
-                "count": walk.state.step(from_step).loops + 1,
-                "reason": reason,
-                "feedback": feedback,
-            }
-        )
-    )
-
-
-def _within_wall_clock(walk: Walk) -> bool:
-    limit = walk.definition.limits.wall_clock
-    if walk.state.status != "running" or walk.state.working_time(walk.now) <= limit:
-        return True
-    reason = f"limits.wall_clock: the run has worked longer than {limit}"
-    if walk.definition.on_failure.get("timeout") == "fail":
-        walk.emit(e.RunFailed(at=walk.now, failure_class="timeout", reason=reason))
-    else:
-        walk.emit(e.RunSuspended(at=walk.now, failure_class="timeout", reason=reason))
-    return False
-
-
-def _current(walk: Walk) -> Step | None:
-    return next((s for s in walk.definition.steps if walk.state.step(s.key).status != "succeeded"), None)
-
-
-def _entered(walk: Walk, step: Step) -> bool:
-    """Enter the step's stage when the run is not in it yet and its conditions hold."""
-    stage = next(stage for stage in walk.definition.stages if step in stage.steps)
-    if walk.state.stage == stage.key:
-        return True
-    view = {"context": walk.state.context, "state": walk.run_state, "steps": walk.outputs()}
-    for path in stage.entry_requires:
-        if resolve(path, view) in (None, MISSING):
-            fail(walk, step.key, "missing_data", f"stage {stage.key} needs {path}, which has no value")
-            return False
-    walk.emit(e.RunStageEntered(at=walk.now, stage=stage.key))
-    return True
-
-
-def _park(walk: Walk) -> None:
-    """A run that waits for people alone is parked: it holds a row and nothing else."""
-    open_ = {r.status for r in walk.state.steps.values() if r.status in {"queued", "waiting", "writing", "retrying"}}
-    if walk.state.status == "running" and open_ == {"waiting"}:
-        walk.emit(e.RunParked(at=walk.now, on="decision"))

@@ -1,13 +1,10 @@
-"""The program that a YAML definition is: steps in reading order, pinned by hash."""
+"""The program that a YAML definition is: steps in reading order, pinned by hash.
 
-from collections.abc import Mapping
-from typing import Final
+`planning` goes from step to step; `turns` holds what every step's turn has in common; each kind of step has a file.
+"""
 
-from libs.domain.run.programs.definition.agents import agent, parallel
-from libs.domain.run.programs.definition.decisions import decision
-from libs.domain.run.programs.definition.writes import write
-from libs.domain.run.walk import Stepper
+from libs.domain.run.programs.definition.admissions import holds_key, key_of, request
+from libs.domain.run.programs.definition.items import ITEMS_MAX
+from libs.domain.run.programs.definition.planning import advance, give_back
 
-STEPPERS: Final[Mapping[str, Stepper]] = {"agent": agent, "decision": decision, "parallel": parallel, "write": write}
-
-__all__ = ["STEPPERS"]
+__all__ = ["ITEMS_MAX", "advance", "give_back", "holds_key", "key_of", "request"]

@@ -5,18 +5,25 @@ from contracts.events import run as e
 from contracts.events.decision import DecisionOpened
 from libs.domain.core import Birth
 from libs.domain.decision import State
-from libs.domain.run.walk import Walk, loop
-from libs.language.model import AgentStep, DecisionStep, ParallelStep
+from libs.domain.run.programs.definition.endings import said, stop
+from libs.domain.run.programs.definition.failures import fail
+from libs.domain.run.programs.definition.loops import loop
+from libs.domain.run.walk import Walk
+from libs.language.model import AgentStep, DecisionStep, ManualStep, ParallelStep
 
 
 def decision(walk: Walk, step: DecisionStep, key: str) -> None:
-    """Open a decision; follow its answer."""
-    record = walk.state.step(key)
-    if record.status == "pending":
+    """Open a decision; follow its answer, or fail when nobody gave one in time."""
+    if walk.begins(key):
         _open(walk, step, key)
         return
+    record = walk.state.step(key)
     child = walk.child(record.open_id)
-    if record.status != "waiting" or not isinstance(child, State) or child.outcome is None:
+    if record.status != "waiting":
+        return
+    if not isinstance(child, State) or child.outcome is None:
+        if walk.overdue(key):
+            fail(walk, key, "timeout", f"nobody answered {key} within its timeout of {step.timeout}")
         return
     match child.outcome:
         case "approve":
@@ -33,12 +40,8 @@ def decision(walk: Walk, step: DecisionStep, key: str) -> None:
             walk.emit(e.RunStepSucceeded(at=walk.now, step=key, outcome="approve"))
         case "request_changes":
             _redo(walk, step, key, child)
-        case "reject":
-            _refuse(walk, key, child)
-            walk.emit(e.RunCompleted(at=walk.now, outcome="rejected"))
-        case "cancel":
-            _refuse(walk, key, child)
-            walk.emit(e.RunCancelled(at=walk.now, reason=_said(key, child, "cancelled the run")))
+        case "reject" | "cancel":
+            stop(walk, key, child.outcome, said(key, child))
 
 
 def _open(walk: Walk, step: DecisionStep, key: str) -> None:
@@ -47,8 +50,7 @@ def _open(walk: Walk, step: DecisionStep, key: str) -> None:
     assert initiated_by is not None
     shown_step = step.artifact or _producer_before(walk, key)
     shown = walk.state.step(shown_step).output if shown_step else None
-    exhausted = record.loops >= walk.definition.limits.max_loop
-    decision_id = ids.decision(walk.run_id, key, record.round)
+    decision_id = ids.decision(walk.run_id, key, record.round, record.attempt + 1)
     walk.emit(
         e.RunStepWaiting(
             at=walk.now,
@@ -57,6 +59,7 @@ def _open(walk: Walk, step: DecisionStep, key: str) -> None:
             decision_id=decision_id,
             artifact_step=shown_step,
             artifact=shown,
+            until=walk.now + step.timeout if step.timeout else None,
         )
     )
     walk.births.append(
@@ -72,19 +75,28 @@ def _open(walk: Walk, step: DecisionStep, key: str) -> None:
                 round=record.round,
                 role=step.role,
                 binding=walk.definition.binding(step.role),
-                outcomes=tuple(o for o in step.outcomes if not (exhausted and o == "request_changes")),
+                outcomes=step.outcomes,
                 artifact_step=shown_step,
                 artifact=shown,
                 initiated_by=initiated_by,
                 project_id=walk.state.project_id,
+                due_at=walk.now + step.due if step.due else None,
+                due_seconds=step.due.total_seconds() if step.due else None,
+                escalate_to=step.escalate_to,
+                escalate_binding=walk.definition.binding(step.escalate_to) if step.escalate_to else None,
             ),
         )
     )
 
 
 def _redo(walk: Walk, step: DecisionStep, key: str, child: State) -> None:
+    """Send the run back for the changes, as often as `limits.max_loop` allows."""
     target = step.on.get("request_changes") or step.artifact or _producer_before(walk, key)
     assert target is not None, "the loader refuses request_changes without a step to redo"
+    allowed = walk.definition.limits.max_loop
+    if walk.state.step(key).loops >= allowed:
+        fail(walk, key, "default", f"{said(key, child)}; {target} was redone as often as limits.max_loop of {allowed}")
+        return
     walk.emit(e.RunStepSucceeded(at=walk.now, step=key, outcome="request_changes"))
     feedback = e.Feedback(
         source_step=key,
@@ -97,25 +109,8 @@ def _redo(walk: Walk, step: DecisionStep, key: str, child: State) -> None:
     loop(walk, from_step=key, to_step=target, reason="request_changes", feedback=feedback)
 
 
-def _refuse(walk: Walk, key: str, child: State) -> None:
-    walk.emit(
-        e.RunStepFailed(
-            at=walk.now,
-            step=key,
-            failure_class="default",
-            outcome=child.outcome,
-            message=_said(key, child, f"answered {child.outcome}"),
-        )
-    )
-
-
-def _said(key: str, child: State, what: str) -> str:
-    who = child.by.name if child.by else "somebody"
-    return f"{who} {what} at {key}" + (f": {child.comment}" if child.comment else "")
-
-
 def _producer_before(walk: Walk, key: str) -> str | None:
     """The nearest earlier step that makes an artefact."""
-    keys = [s.key for s in walk.definition.steps]
-    before = walk.definition.steps[: keys.index(key)]
-    return next((s.key for s in reversed(before) if isinstance(s, AgentStep | ParallelStep)), None)
+    keys = [s.key for s in walk.steps]
+    before = walk.steps[: keys.index(key)]
+    return next((s.key for s in reversed(before) if isinstance(s, AgentStep | ManualStep | ParallelStep)), None)

@@ -22,6 +22,7 @@ def request_of(walk: Walk, step: AgentStep, key: str, *, number: int) -> Attempt
     """Write the whole request of one attempt."""
     schema = walk.bundle.schemas.get(step.output) if step.output else None
     left = walk.definition.limits.wall_clock - walk.state.working_time(walk.now)
+    deadline = left if step.timeout is None else min(left, step.timeout)
     return AttemptRequest(
         run_id=walk.run_id,
         definition_id=walk.state.definition_id,
@@ -29,27 +30,36 @@ def request_of(walk: Walk, step: AgentStep, key: str, *, number: int) -> Attempt
         round=walk.state.step(key).round,
         attempt=number,
         prompt=prompt_of(walk, step, key),
-        context=walk.state.context,
+        context=walk.context,
         output_schema={k: v for k, v in schema.items() if k not in ("$schema", "$id")} if schema else None,
         model=step.model,
         budget_microdollars=step.budget_microdollars,
-        deadline_seconds=max(left.total_seconds(), 1.0),
+        deadline_seconds=max(deadline.total_seconds(), 1.0),
     )
 
 
 def prompt_of(walk: Walk, step: AgentStep, key: str) -> str:
-    """The prompt's text: the file, context, branch, earlier outputs, and feedback where the step runs again."""
+    """The prompt's text: the file, context, branch, item, earlier outputs, and feedback where the step runs again."""
     parts = [
         walk.bundle.prompts[step.prompt].rstrip(),
         _PREAMBLE,
-        _section("Run context", walk.state.context),
+        _section("Run context", walk.context),
         f"## Branch\n\n`{walk.run_state['branch']}`",
     ]
+    item = walk.item_of(key)
+    if item is not None:
+        parts.append(_section("Item", {"index": item[0], "item": item[1]}))
     parts += [_section(f"Output of {name}", value) for name, value in walk.outputs().items()]
-    feedback = walk.state.step(key).feedback
+    feedback = walk.comments.get(key) or _feedback_of(walk, key)
     if feedback is not None:
         parts.append(_feedback(walk, feedback))
     return "\n\n".join(parts) + "\n"
+
+
+def _feedback_of(walk: Walk, key: str) -> Feedback | None:
+    """Why the step runs again. What was said of a step with branches or items is said to each of them."""
+    top, _, rest = key.partition(".")
+    return walk.state.step(key).feedback or (walk.state.step(top).feedback if rest else None)
 
 
 def _feedback(walk: Walk, feedback: Feedback) -> str:
