@@ -80,7 +80,7 @@ async def serve(app: ASGIApp, listener: socket.socket, *, drain: timedelta) -> R
         timeout_graceful_shutdown=max(1, round(drain.total_seconds())),
     )
     server = _Server(config)
-    url = _url(listener)
+    url = url_of(*listener.getsockname()[:2])
     task = asyncio.create_task(_run(server, listener, url), name=f"serve {url}")
     try:
         while not server.started:
@@ -102,8 +102,8 @@ async def _run(server: uvicorn.Server, listener: socket.socket, url: str) -> Non
         raise Unavailable("http.not_started", f"the application for {url} did not start; see its log") from None
 
 
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
+def url_of(host: str, port: int) -> str:
+    """The URL under which this machine reaches what listens on an address, also on one that means all of them."""
     reachable = _ON_THIS_MACHINE.get(host, host)
     return f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{port}"
 

@@ -180,7 +180,12 @@ class Stack:
             self._write_state(data, settings)
 
         self._processes = Processes(
-            _environment(settings, secrets), logs=data.path / "logs", say=self._progress, changed=changed
+            _environment(settings, secrets),
+            http_host=settings.http_host,
+            http_port=settings.http_port,
+            logs=data.path / "logs",
+            say=self._progress,
+            changed=changed,
         )
         self._exit.push_async_callback(self._processes.stop)
         await self._processes.start(ORDER)
@@ -199,9 +204,6 @@ def _environment(settings: Settings, secrets: Mapping[str, str]) -> dict[str, st
     own = {
         "postgres_dsn": settings.postgres_dsn,
         "nats_url": settings.nats_url,
-        "http_port": str(settings.http_port),
-        "ops_host": "127.0.0.1",
-        "ops_port": "0",  # each its own
     }
     if settings.anthropic_base_url is not None:
         own["anthropic_base_url"] = settings.anthropic_base_url

@@ -100,7 +100,7 @@ class Fleet:
     def _replica(self, name: str) -> Served:
         log = self._folder / f"{name}.{secrets.token_hex(4)}.log"
         self._logs.append(log)
-        env = {**self._env, "MINUTEBOOK_HTTP_PORT": "0"}
+        env = {**self._env, "MINUTEBOOK_HTTP_PORT": "0", "MINUTEBOOK_OPS_PORT": "0"}
         return self._exit.enter_context(Served(name, log=log, env=env))
 
 
