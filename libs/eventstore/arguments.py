@@ -76,9 +76,9 @@ def _head(batch: Batch, append: Append) -> dict[str, Any]:
 
 def _birth(birth: BirthItem) -> dict[str, Any]:
     return {
-        "n": birth.number,
-        "parent": birth.parent,
-        "subject": birth.row.work_subject,
+        "birth_number": birth.number,
+        "bearer": birth.parent,
+        "work_subject": birth.row.work_subject,
         "stream_id": birth.row.stream_id,
         "tenant_group": birth.metadata.tenant_group,
         "tenant": birth.metadata.tenant,

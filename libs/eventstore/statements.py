@@ -25,6 +25,9 @@ _COMMON_TYPES: Final = {
     "digest": "bytea",
     "wake_at": "timestamptz",
 }
+_BIRTH_TYPES: Final = {"birth_number": "int", "bearer": "uuid", "work_subject": "text"}
+"""Of a birth beside its head's columns, so none of them may be called like one: `bearer` is the stream that won."""
+
 _EVENT_TYPES: Final = {
     "birth": "int",
     "stream_id": "uuid",
@@ -187,19 +190,19 @@ def _births(build: _Builder, shape: Shape) -> None:
     for category in shape.births:
         heads = HEADS[category]
         columns = {k: v for k, v in _COMMON_TYPES.items() if k not in ("version", "appended")} | dict(heads.columns)
-        source = build.unnest(f"birth_{category}", {"n": "int", "parent": "uuid", "subject": "text"} | columns)
+        source = build.unnest(f"birth_{category}", _BIRTH_TYPES | columns)
         build.part(f"""
 birth_{category} as materialized (
   select distinct on (b.stream_id) b.*
     from (select * from {source}) b
-   where b.parent in (select stream_id from won) order by b.stream_id, b.n)""")
+   where b.bearer in (select stream_id from won) order by b.stream_id, b.birth_number)""")
         build.part(f"""
 born_{category} as (
   insert into {heads.table} (version, appended, {", ".join(columns)})
   select 1, 1, {_values("b", columns)} from birth_{category} b order by b.stream_id
   on conflict (stream_id) do nothing returning stream_id)""")
     born = "\n  union all ".join(
-        f"select n, stream_id, tenant_group, subject from birth_{category}"
+        f"select birth_number as n, stream_id, tenant_group, work_subject as subject from birth_{category}"
         f" where stream_id in (select stream_id from born_{category})"
         for category in shape.births
     )
@@ -278,3 +281,4 @@ def lock_ordered(categories: set[str]) -> tuple[str, ...]:
 
 
 assert tuple(_COMMON_TYPES) == COMMON
+assert not [heads.category for heads in HEADS.values() if _BIRTH_TYPES.keys() & dict(heads.columns).keys()]
