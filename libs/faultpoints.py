@@ -25,6 +25,8 @@ FAULTPOINTS: Final[Mapping[str, str]] = {
     "effect.pending": "the pending is committed, the call not made",
     "effect.called": "the call was answered, the verdict not recorded",
     "inbound.accepted": "a delivery is stored, its notice not published",
+    "inbound.recorded": "events are recorded, nobody has looked for who waits for them",
+    "inbound.matched": "waits took events, which are not routed",
 }
 """Every fault point there is, and what is true when a process dies there."""
 

@@ -116,7 +116,7 @@ HEADS: Final[Mapping[str, Heads]] = {
             parent="uuid?",
             search="text[]",
         ),
-        _heads("wait", run_id="uuid", step="text", source="text", event="text?"),
+        _heads("wait", run_id="uuid", step="text", source="text", event="text?", probe="text", inbound_id="uuid?"),
         _heads(
             "attempt",
             claimable=True,

@@ -1,13 +1,44 @@
 """Reads of head rows, on PostgreSQL."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 import asyncpg
 
 from libs.eventstore.adapter import Adapter
 from libs.eventstore.heads import Heads, heads_of
-from libs.eventstore.port import HeadView
+from libs.eventstore.port import Arrived, Earlier, HeadView
+
+# One probe of an index for each pair, whatever the statistics say: `offset 0` keeps the planner from joining.
+_WAITS_OF_EVENTS: Final = """
+select a.n, w.stream_id
+  from unnest($1::int[], $2::uuid[], $3::text[], $4::text[]) as a(n, tenant_group, source, probe)
+ cross join lateral (
+   select w.stream_id from wait_heads w
+    where w.tenant_group = a.tenant_group and w.source = a.source and w.probe = a.probe
+      and w.state in ('opening', 'open') offset 0) w
+union
+select a.n, w.stream_id
+  from unnest($5::uuid[], $6::uuid[]) with ordinality as a(inbound_id, tenant_group, n)
+ cross join lateral (
+   select w.stream_id from wait_heads w
+    where w.inbound_id = a.inbound_id and w.tenant_group = a.tenant_group offset 0) w
+ order by 1, 2"""
+
+_EARLIER_EVENTS: Final = """
+select a.n, e.received_at, e.stream_id
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::uuid[])
+       with ordinality as a(tenant_group, source, event, since, after_at, after_id, n)
+ cross join lateral (
+   select e.received_at, e.stream_id from inbound_heads e
+    where e.tenant_group = a.tenant_group and e.source = a.source
+      and e.received_at >= greatest(a.since, a.after_at)
+      and (a.event is null or e.event = a.event)
+      and (a.after_at is null or (e.received_at, e.stream_id) > (a.after_at, a.after_id))
+    order by e.received_at, e.stream_id limit $7) e
+ order by a.n, e.received_at, e.stream_id"""
 
 
 class PostgresHeads(Adapter):
@@ -39,6 +70,40 @@ class PostgresHeads(Adapter):
             sorted(sources),
         )
         return [row["stream_id"] for row in rows]
+
+    async def waits_of_events(self, arrived: Sequence[Arrived]) -> Sequence[Sequence[UUID]]:
+        pairs = [(n, event, probe) for n, event in enumerate(arrived, 1) for probe in event.probes]
+        rows = await self._fetch(
+            _WAITS_OF_EVENTS,
+            [n for n, _, _ in pairs],
+            [event.tenant_group for _, event, _ in pairs],
+            [event.source for _, event, _ in pairs],
+            [probe for _, _, probe in pairs],
+            [event.inbound_id for event in arrived],
+            [event.tenant_group for event in arrived],
+        )
+        found: list[list[UUID]] = [[] for _ in arrived]
+        for row in rows:
+            found[row["n"] - 1].append(row["stream_id"])
+        return found
+
+    async def earlier_events(
+        self, asked: Sequence[Earlier], *, limit: int
+    ) -> Sequence[Sequence[tuple[datetime, UUID]]]:
+        rows = await self._fetch(
+            _EARLIER_EVENTS,
+            [each.tenant_group for each in asked],
+            [each.source for each in asked],
+            [each.event for each in asked],
+            [each.since for each in asked],
+            [each.after[0] if each.after else None for each in asked],
+            [each.after[1] if each.after else None for each in asked],
+            limit,
+        )
+        found: list[list[tuple[datetime, UUID]]] = [[] for _ in asked]
+        for row in rows:
+            found[row["n"] - 1].append((row["received_at"], row["stream_id"]))
+        return found
 
 
 def _view(heads: Heads) -> str:

@@ -17,10 +17,12 @@ from libs.eventstore.mapper import Mapper
 from libs.eventstore.port import (
     Append,
     Appended,
+    Arrived,
     BatchResult,
     Claimed,
     Delivery,
     Due,
+    Earlier,
     HeadView,
     Load,
     Loaded,
@@ -381,6 +383,21 @@ class MemoryStore:
             and not set(sources).isdisjoint(head.columns["event_sources"])
         ]
 
+    async def waits_of_events(self, arrived: Sequence[Arrived]) -> Sequence[Sequence[UUID]]:
+        return [[i for i, head in sorted(self.rows["wait"].items()) if _is_asked(head, event)] for event in arrived]
+
+    async def earlier_events(
+        self, asked: Sequence[Earlier], *, limit: int
+    ) -> Sequence[Sequence[tuple[datetime, UUID]]]:
+        return [
+            sorted(
+                (head.columns["received_at"], stream_id)
+                for stream_id, head in self.rows["inbound"].items()
+                if _is_earlier(stream_id, head, each)
+            )[:limit]
+            for each in asked
+        ]
+
     def _view(self, stream_id: UUID, head: Head) -> HeadView:
         return HeadView(
             stream_id=stream_id,
@@ -417,6 +434,22 @@ def _newborn(birth: BirthItem) -> Head:
         digest=birth.digest,
         wake_at=birth.row.wake_at,
         columns=dict(birth.row.columns),
+    )
+
+
+def _is_asked(wait: Head, event: Arrived) -> bool:
+    open_ = wait.state in {"opening", "open"} and wait.columns["probe"] in event.probes
+    asks = open_ and wait.columns["source"] == event.source
+    return wait.tenant_group == event.tenant_group and (asks or wait.columns["inbound_id"] == event.inbound_id)
+
+
+def _is_earlier(inbound_id: UUID, head: Head, asked: Earlier) -> bool:
+    received_at: datetime = head.columns["received_at"]
+    return (
+        (head.tenant_group, head.columns["source"]) == (asked.tenant_group, asked.source)
+        and received_at >= asked.since
+        and asked.event in (None, head.columns["event"])
+        and (asked.after is None or (received_at, inbound_id) > asked.after)
     )
 
 

@@ -309,6 +309,27 @@ class HeadView:
     lease_ended: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """An event as its waits are looked up. `probes` are all that a wait which it fits may stand under."""
+
+    inbound_id: UUID
+    tenant_group: UUID
+    source: str
+    probes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """Recorded events of a source since a moment, of one name where `event` gives it; a page goes on behind `after`."""
+
+    tenant_group: UUID
+    source: str
+    event: str | None
+    since: datetime
+    after: tuple[datetime, UUID] | None = None
+
+
 class Heads(Protocol):
     """Reads of head rows, which change with every append. Ids come from messages, never from callers."""
 
@@ -319,11 +340,21 @@ class Heads(Protocol):
     async def heads_of_runs(
         self, category: str, run_ids: Collection[UUID], *, states: Collection[str]
     ) -> Sequence[HeadView]:
-        """The attempts, decisions or effects of these runs that are in one of the states."""
+        """The attempts, decisions, effects or waits of these runs that are in one of the states."""
         ...
 
     async def started_by(self, tenant_group: UUID, sources: Collection[str]) -> Sequence[UUID]:
         """The enabled workflows of a tenant group that have a trigger on one of the event sources."""
+        ...
+
+    async def waits_of_events(self, arrived: Sequence[Arrived]) -> Sequence[Sequence[UUID]]:
+        """For each event the waits that are open under one of its probes, and those that took it already."""
+        ...
+
+    async def earlier_events(
+        self, asked: Sequence[Earlier], *, limit: int
+    ) -> Sequence[Sequence[tuple[datetime, UUID]]]:
+        """For each question a page of events as (received at, event), oldest first; shorter than `limit` at the end."""
         ...
 
 

@@ -113,10 +113,12 @@ create index decision_heads_open on decision_heads(tenant_group, opened_at) wher
 create table wait_heads(
   stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
   version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
-  run_id uuid not null, step text not null, source text not null, event text) with (fillfactor = 70);
+  run_id uuid not null, step text not null, source text not null, event text, probe text not null default '',
+  inbound_id uuid) with (fillfactor = 70);
 create index wait_heads_run on wait_heads(run_id);
--- Which waits an event of this name may resume; a wait that asks for no name is found under null.
-create index wait_heads_open on wait_heads(tenant_group, source, event) where state in ('opening', 'open');
+-- Which waits an event may resume: by one entry of what they ask for (empty: nothing that could be indexed).
+create index wait_heads_open on wait_heads(tenant_group, source, probe) where state in ('opening', 'open');
+create index wait_heads_taken on wait_heads(inbound_id) where inbound_id is not null;
 create index wait_heads_wake on wait_heads(wake_at, stream_id) where wake_at is not null;
 
 create table schedule_heads(

@@ -1,5 +1,6 @@
-"""The ingest service: records each webhook delivery once and gives birth to the runs that it starts.
+"""The ingest service: records each event once, hands it to the runs that wait for it, and starts those that it starts.
 
-Owns the category `inbound`. Promises that a delivery which the door accepted is recorded, whatever is lost on the way;
-that each matching definition starts one run of it; and that what is not started is recorded with the reason.
+Owns the categories `inbound` and `wait`. Promises that a delivery which the door accepted is recorded, whatever is lost
+on the way; that an event which comes before, while or after a wait opens is given to it exactly once; that each
+matching definition starts one run of it; and that what does not follow is recorded with the reason.
 """

@@ -7,12 +7,14 @@ from uuid import UUID
 import pytest
 
 from contracts.errors import Broken
+from contracts.events.inbound import InboundReceived
 from libs.domain.core import Guard
 from libs.eventstore.mapper import PAYLOAD_BYTES_MAX
 from libs.eventstore.port import Append, Loaded
 from libs.ids import mint
 from tests.conformance.test_store_samples import (
     AT,
+    BLOB,
     GROUP,
     LEASE,
     append,
@@ -115,6 +117,18 @@ async def test_births_are_written_with_their_parent_alone(world: World) -> None:
     assert (await world.store.append("run", [loser])).written == ()
     assert (await loaded(world, "attempt", orphan)).version == 0
     assert await world.store.waiting() == {}
+
+
+async def test_a_run_is_born_of_an_event_and_of_no_other_run(world: World) -> None:
+    run, event = mint(), mint()
+    received = InboundReceived(
+        at=AT, source="jira", external_id="1", event="ready", keys={}, payload=BLOB, body_sha256="1" * 64
+    )
+    result = await world.store.append(
+        "inbound", [append("inbound", event, received, births=(birth("run", run, created()),))]
+    )
+    assert [(w.category, w.stream_id) for w in result.written] == [("inbound", event), ("run", run)]
+    assert (await loaded(world, "run", run)).version == 1
 
 
 async def test_a_birth_that_exists_is_skipped_and_said(world: World) -> None:

@@ -1,17 +1,21 @@
 """Reads of head rows, on both adapters."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 from contracts import ids
-from contracts.base import Actor, BlobRef, Event
+from contracts.base import Actor, BlobRef, Event, JsonObject
 from contracts.events.attempt import AttemptQueued
 from contracts.events.definition import DefinitionSynced, EventTrigger
+from contracts.events.inbound import InboundReceived
 from contracts.events.run import RunCreated, Trigger, UserRef
+from contracts.events.wait import WaitClosed, WaitMatched, WaitOpened
 from libs.domain.categories import CATEGORIES
 from libs.domain.core import Birth, Decided
-from libs.eventstore.port import Page, Store
+from libs.eventstore.port import Arrived, Earlier, Page, Store
+from libs.language.matching import probes
 from libs.owner import Item, Owner, Publisher
 from tests.support.postgres import World
 from tests.support.record import ListeningBus
@@ -119,3 +123,64 @@ async def test_streams_in_some_states_page_by_page(world: World) -> None:
     assert seen == sorted([first, second])
     assert await world.store.in_states("attempt", {"running"}, limit=2) == Page((), sorted(attempts)[1])
     assert await world.store.in_states("attempt", {"queued"}, limit=10) == Page(tuple(sorted(attempts)), None)
+
+
+async def an_event(store: Store, name: str = "ready", *, group: UUID = GROUP, source: str = "jira") -> UUID:
+    inbound_id = uuid4()
+    received = InboundReceived(
+        at=(await store.now()),
+        source=source,
+        external_id=str(inbound_id),
+        event=name,
+        keys={},
+        payload=BLOB,
+        body_sha256="1" * 64,
+    )
+    await write(store, "inbound", inbound_id, received, group=group)
+    return inbound_id
+
+
+async def a_wait(store: Store, match: JsonObject, *, group: UUID = GROUP, source: str = "jira") -> UUID:
+    wait_id = uuid4()
+    opened = WaitOpened(at=AT, run_id=uuid4(), step="s", round=1, source=source, match=match, since=AT, consumed=())
+    await write(store, "wait", wait_id, opened, group=group)
+    return wait_id
+
+
+async def test_the_waits_of_an_event_are_found_by_what_they_ask_for(world: World) -> None:
+    store = world.store
+    mine, any_ = await a_wait(store, {"event": "ready", "key": "A-1"}), await a_wait(store, {})
+    by_name = await a_wait(store, {"event": "ready"})
+    await a_wait(store, {"event": "ready", "key": "A-2"})
+    await a_wait(store, {"key": "A-1"}, source="tracker")
+    await a_wait(store, {"key": "A-1"}, group=uuid4())
+    closed = await a_wait(store, {"key": "A-1"})
+    await write(store, "wait", closed, WaitClosed(at=AT, reason="over"))
+    first, second = uuid4(), uuid4()
+    asked = [
+        Arrived(first, GROUP, "jira", probes("ready", {"key": "A-1"})),
+        Arrived(second, GROUP, "jira", probes("other", {"key": "A-3"})),
+    ]
+    assert await store.waits_of_events(asked) == [sorted([mine, any_, by_name]), [any_]]
+    took = WaitMatched(at=AT, inbound_id=second, external_id="2", event="ready", keys={}, payload=BLOB)
+    await write(store, "wait", mine, took)
+    assert await store.waits_of_events(asked) == [sorted([any_, by_name]), sorted([any_, mine])]
+    assert await store.waits_of_events([]) == []
+
+
+async def test_events_that_came_before_are_paged_oldest_first(world: World) -> None:
+    store = world.store
+    began = await store.now()
+    events = []
+    for name in ("ready", "done", "ready", "ready"):
+        events.append(await an_event(store, name))
+        await world.advance(timedelta(seconds=1))
+    await an_event(store, group=uuid4())
+    await an_event(store, source="tracker")
+    everything, ready = Earlier(GROUP, "jira", None, began), Earlier(GROUP, "jira", "ready", began)
+    pages = await store.earlier_events([everything, ready], limit=3)
+    assert [[i for _, i in page] for page in pages] == [events[:3], [events[0], events[2], events[3]]]
+    (rest,) = await store.earlier_events([replace(everything, after=pages[0][-1])], limit=3)
+    assert [i for _, i in rest] == events[3:]
+    later = replace(ready, since=pages[0][1][0])
+    assert [i for _, i in (await store.earlier_events([later], limit=1))[0]] == [events[2]]

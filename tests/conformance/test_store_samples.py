@@ -95,6 +95,9 @@ def run_columns(event: RunCreated) -> dict[str, Any]:
         "created_at": event.at,
         "finished_at": None,
         "cost_microdollars": 0,
+        "variant": event.variant,
+        "parent": event.parent,
+        "search": [],
     }
 
 
@@ -115,8 +118,8 @@ def effect_columns(event: EffectDeclared) -> dict[str, Any]:
 
 
 def inbound_columns(event: InboundReceived) -> dict[str, Any]:
-    names = ("source", "external_id", "event")
-    return {"received_at": event.at} | {name: getattr(event, name) for name in names}
+    names = ("source", "external_id", "event", "body_sha256")
+    return {"received_at": event.at, "unmatched": None} | {name: getattr(event, name) for name in names}
 
 
 def created(**changes: Any) -> RunCreated:
