@@ -1,6 +1,7 @@
 """Placeholders in the arguments and the key of a write.
 
-There are `{{args.title}}`, `{{context.jira_key}}`, `{{state.branch}}` and `{{run_id}}`; the loader refuses others.
+There are `{{args.title}}`, `{{context.jira_key}}`, `{{state.branch}}` and `{{run_id}}`, and in a step that is done once
+per item `{{item}}`, `{{item.title}}` and `{{index}}`; the loader refuses others.
 """
 
 import json
@@ -15,6 +16,9 @@ from libs.language.paths import MISSING, resolve
 from minutebook.models.problem import ProblemItem
 
 ROOTS: Final = ("args", "context", "state", "run_id")
+ITEM_ROOTS: Final = ("item", "index")
+"""Roots of a step with `for_each` beside those."""
+
 _PLACEHOLDER: Final = re.compile(r"\{\{([^{}]*)\}\}")
 
 
@@ -30,7 +34,7 @@ def interpolate(
 ) -> JsonValue:
     """Fill in the placeholders of every text in a value, once: what was filled in is never read again.
 
-    Text that is one placeholder and nothing else becomes the value itself, of its own type. Keys are left alone.
+    `item` and `index`, from 0, are of a step that is done once per item. Text that is one placeholder and nothing else becomes the value itself, of its own type. Keys are left alone.
 
     Raises:
         contracts.errors.Rejected: ``template.unset`` (422), a placeholder whose value is missing or null;
@@ -105,4 +109,4 @@ def _value(path: str, scope: JsonObject) -> JsonValue:
     return value
 
 
-__all__ = ["MISSING", "ROOTS", "interpolate", "is_unfinished", "placeholders", "resolve", "roots"]
+__all__ = ["ITEM_ROOTS", "MISSING", "ROOTS", "interpolate", "is_unfinished", "placeholders", "resolve", "roots"]

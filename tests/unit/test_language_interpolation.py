@@ -88,3 +88,23 @@ def test_resolve() -> None:
     assert resolve("0", value) == "zero"
     for path in ("", "a.1", "a.-1", "a.x", "n.x", "a.0.b.c", "a.²", "a..0"):
         assert resolve(path, value) is MISSING
+
+
+def test_an_item_and_its_index() -> None:
+    filled = interpolate(
+        {"a": "{{item.title}} #{{index}}", "b": "{{item}}", "c": "{{index}}"},
+        args={},
+        context={},
+        state={},
+        run_id=RUN,
+        item={"title": "Hi"},
+        index=0,
+    )
+    assert filled == {"a": "Hi #0", "b": {"title": "Hi"}, "c": 0}
+
+
+@pytest.mark.parametrize("template", ["{{item}}", "{{item.title}}", "{{index}}"])
+def test_without_an_item_there_is_none(template: str) -> None:
+    with pytest.raises(Rejected) as caught:
+        fill(template)
+    assert caught.value.code == "template.unset"
