@@ -1,23 +1,32 @@
 """Checked documents → the values of `libs.language.model`. Runs only when nothing is wrong, so it judges nothing."""
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
+from contracts.base import JsonObject
 from contracts.events.run import RoleBinding
 from libs.language.hashing import value_hash
 from libs.language.model import (
     AgentStep,
+    Concurrency,
     DecisionStep,
     Definition,
+    EventStep,
     EventTrigger,
+    ForEach,
+    GateStep,
     Limits,
+    ManualStep,
     ManualTrigger,
     ParallelStep,
+    ScheduleTrigger,
     Server,
     Source,
     Stage,
     Step,
     Tool,
     Trigger,
+    Wait,
     WriteStep,
 )
 from libs.language.nodes import plain
@@ -25,16 +34,20 @@ from libs.language.outline import Outline
 from libs.language.shapes import Checked
 
 
-def definition(workflow: Checked, outline: Outline) -> Definition:
+def definition(workflow: Checked, outline: Outline, *, context_defaults: JsonObject | None = None) -> Definition:
     """The definition that a checked workflow says."""
     values = dict(workflow.values)
     context = values.pop("context", None)
-    limits = values.pop("limits", None)
+    concurrency, limits = values.pop("concurrency", None), values.pop("limits", None)
+    triggers = values.pop("triggers", ())
     return Definition(
         **{
             **values,
+            "context_defaults": context_defaults or {},
             "required_context": _listed(context, "required"),
-            "triggers": tuple(_trigger(trigger) for trigger in values.get("triggers", ())),
+            "scope_context": _listed(context, "scope"),
+            "concurrency": None if concurrency is None else Concurrency(**concurrency.values),
+            "triggers": tuple(_TRIGGERS[trigger.get("kind")](**trigger.values) for trigger in triggers),
             "roles": {name: RoleBinding(**binding.values) for name, binding in values.get("roles", {}).items()},
             "stages": tuple(_stage(stage, outline) for stage in values["stages"]),
             "limits": Limits(**limits.values) if limits else Limits(),
@@ -56,10 +69,6 @@ def _listed(checked: Checked | None, key: str) -> tuple[str, ...]:
     return checked.get(key) or () if checked else ()
 
 
-def _trigger(trigger: Checked) -> Trigger:
-    return ManualTrigger(**trigger.values) if trigger.get("kind") == "manual" else EventTrigger(**trigger.values)
-
-
 def _stage(stage: Checked, outline: Outline) -> Stage:
     return Stage(
         key=stage.get("key"),
@@ -70,21 +79,43 @@ def _stage(stage: Checked, outline: Outline) -> Stage:
 
 
 def _step(step: Checked, outline: Outline) -> Step:
+    values: dict[str, Any] = {**step.values, **_when_and_how_often(step)}
     match step.get("kind"):
         case "agent":
-            return _agent(step)
-        case "decision":
-            return DecisionStep(**step.values)
+            return _agent(values)
         case "parallel":
-            return ParallelStep(**{**step.values, "parallel": tuple(_agent(branch) for branch in step.get("parallel"))})
-        case _:
-            position = outline.position(step.get("key"))
+            return ParallelStep(**{**values, "parallel": tuple(_agent(branch.values) for branch in values["parallel"])})
+        case "write":
+            position = outline.position(values["key"])
             assert position is not None, "the outline holds every step"
-            return WriteStep(**{**step.values, "requires_decision": outline.decision_for(step, position)})
+            return WriteStep(**{**values, "requires_decision": outline.decision_for(step, position)})
+        case kind:
+            return _STEPS[kind](**values)
 
 
-def _agent(step: Checked) -> AgentStep:
-    values: dict[str, Any] = dict(step.values)
-    if "budget_usd" in values:
-        values["budget_microdollars"] = values.pop("budget_usd")
-    return AgentStep(**values)
+def _when_and_how_often(step: Checked) -> dict[str, Any]:
+    wait, for_each = step.get("wait"), step.get("for_each")
+    return {
+        **({"wait": Wait(for_=wait.get("for"), until=wait.get("until"))} if wait else {}),
+        **({"for_each": ForEach(**for_each.values)} if for_each else {}),
+    }
+
+
+def _agent(values: Mapping[str, Any]) -> AgentStep:
+    named = {**values}
+    if "budget_usd" in named:
+        named["budget_microdollars"] = named.pop("budget_usd")
+    return AgentStep(**named)
+
+
+_STEPS: Final[Mapping[str, Callable[..., Step]]] = {
+    "decision": DecisionStep,
+    "manual": ManualStep,
+    "event": EventStep,
+    "gate": GateStep,
+}
+_TRIGGERS: Final[Mapping[str, Callable[..., Trigger]]] = {
+    "manual": ManualTrigger,
+    "event": EventTrigger,
+    "schedule": ScheduleTrigger,
+}

@@ -34,7 +34,8 @@ def interpolate(
 ) -> JsonValue:
     """Fill in the placeholders of every text in a value, once: what was filled in is never read again.
 
-    `item` and `index`, from 0, are of a step that is done once per item. Text that is one placeholder and nothing else becomes the value itself, of its own type. Keys are left alone.
+    `item` and `index`, from 0, are of a step that is done once per item. Text that is one placeholder and nothing else
+    becomes the value itself, of its own type. Keys are left alone.
 
     Raises:
         contracts.errors.Rejected: ``template.unset`` (422), a placeholder whose value is missing or null;

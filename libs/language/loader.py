@@ -8,13 +8,15 @@ from libs.language import build, nodes
 from libs.language.files import BundleFiles, Layout, sort_files
 from libs.language.grammar import SERVER_FILE, SOURCES_FILE, WORKFLOW_FILE
 from libs.language.hashing import content_hash
-from libs.language.model import Bundle, Folder
+from libs.language.model import DEFAULT_VARIANT, Bundle, Folder
 from libs.language.outline import Outline
 from libs.language.problems import Problems
 from libs.language.reader import read
-from libs.language.rules import Declared, check_workflow
+from libs.language.rules import check_workflow
 from libs.language.scalars import ID
 from libs.language.shapes import Checked, Place, Shape, fill, refuse
+from libs.language.step_rules import Declared
+from libs.language.variants import Variant, derive
 
 
 def load_folder(files: Mapping[str, str]) -> Folder:
@@ -47,17 +49,24 @@ def load_folder(files: Mapping[str, str]) -> Folder:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A workflow that was read, with the files that its steps name."""
+    """A workflow that was read, with the files that its steps name. `variants` are the workflow with each's changes."""
 
     workflow: Checked
     outline: Outline
+    variants: dict[str, tuple[Variant, Outline]] = field(default_factory=dict)
     prompts: dict[str, str] = field(default_factory=dict)
     schemas: dict[str, JsonObject] = field(default_factory=dict)
 
     def bundle(self) -> Bundle:
         values = nodes.plain(self.workflow.place.node)
+        made = {
+            name: build.definition(variant.workflow, outline, context_defaults=variant.context)
+            for name, (variant, outline) in self.variants.items()
+        }
+        plain = build.definition(self.workflow, self.outline)
         return Bundle(
-            definition=build.definition(self.workflow, self.outline),
+            definition=made.pop(DEFAULT_VARIANT, plain),
+            variants=made,
             prompts=self.prompts,
             schemas=self.schemas,
             hash=content_hash(values, prompts=self.prompts, schemas=self.schemas),
@@ -86,23 +95,27 @@ def _workflow(bundle: BundleFiles, declared: Declared, problems: Problems) -> _D
     workflow = document.get("workflow") if document else None
     if not isinstance(workflow, Checked):
         return None
-    outline = check_workflow(workflow, directory=bundle.directory, declared=declared)
-    draft = _Draft(workflow, outline)
-    for step in outline.steps:
-        for agent in step.get("parallel") or () if step.get("kind") == "parallel" else (step,):
-            _attach(agent, bundle, draft, problems)
+    draft = _Draft(workflow, check_workflow(workflow, directory=bundle.directory, declared=declared))
+    _attach(draft.outline, bundle, draft, problems)
+    for variant in derive(workflow):
+        outline = check_workflow(variant.workflow, directory=bundle.directory, declared=declared)
+        _attach(outline, bundle, draft, variant.problems)
+        variant.tell(workflow.place.problems)
+        draft.variants[variant.name] = (variant, outline)
     return draft
 
 
-def _attach(agent: Checked, bundle: BundleFiles, draft: _Draft, problems: Problems) -> None:
-    """Take in the prompt and the schema that an agent step names."""
-    prompt, output = agent.get("prompt"), agent.get("output")
-    if prompt is not None and (text := bundle.prompt(agent.at("prompt"), prompt)) is not None:
-        draft.prompts[prompt] = text
-    if output is not None and output not in draft.schemas:
-        schema = bundle.schema(agent.at("output"), output, problems)
-        if schema is not None:
-            draft.schemas[output] = schema
+def _attach(outline: Outline, bundle: BundleFiles, draft: _Draft, problems: Problems) -> None:
+    """Take in the prompts and the schemas that steps and branches name."""
+    for step in outline.steps:
+        for one in (step, *(step.get("parallel") or ())):
+            prompt, output = one.get("prompt"), one.get("output")
+            if prompt is not None and (text := bundle.prompt(one.at("prompt"), prompt)) is not None:
+                draft.prompts[prompt] = text
+            if output is not None and output not in draft.schemas:
+                schema = bundle.schema(one.at("output"), output, problems)
+                if schema is not None:
+                    draft.schemas[output] = schema
 
 
 def _sources(layout: Layout, problems: Problems) -> tuple[Checked, ...] | None:

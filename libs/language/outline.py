@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from libs.language.problems import hint
 from libs.language.shapes import Checked
 
-PRODUCERS = frozenset({"agent", "parallel"})
-"""Kinds of steps that leave an artefact."""
+PRODUCERS = frozenset({"agent", "manual", "parallel"})
+"""Kinds of steps that make an artefact, which a decision is on and which can be made anew."""
+
+HANDED_OFF = PRODUCERS | {"event", "write"}
+"""Kinds of steps whose output later steps can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,9 @@ class Outline:
         kind, wanted = self.steps[found].get("kind"), sorted(kinds)
         if wanted and kind is not None and kind not in wanted:
             article = "an" if kind[0] in "aeiou" else "a"
-            return f"step `{key}` is {article} {kind} step; name an earlier {' or '.join(wanted)} step"
+            *others, last = wanted
+            named = f"{', '.join(others)} or {last}" if others else last
+            return f"step `{key}` is {article} {kind} step; name an earlier {named} step"
         return None
 
     def decision_for(self, write: Checked, position: int) -> str | None:

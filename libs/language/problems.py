@@ -1,6 +1,6 @@
 """Problems of a folder: gathered, never raised one by one, so that an author mends them in one go."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from contracts.errors import Rejected
@@ -21,6 +21,12 @@ class Problems:
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __iter__(self) -> Iterator[ProblemItem]:
+        return iter(self._items)
+
+    def __contains__(self, item: ProblemItem) -> bool:
+        return item in self._items
 
     def add(self, file: str, line: int | None, path: str, message: str) -> None:
         """Note a problem. The same problem noted twice is one."""

@@ -1,7 +1,8 @@
 """Structure of a document: which keys a mapping has, of which type, and what to say when it does not hold.
 
 A shape is a table of fields. Checking a node against it notes every problem and yields a `Checked`: the values that
-passed, with their places, so that later rules can judge them and point at the same lines.
+passed, with their places, so that later rules can judge them and point at the same lines. Every check also says as a
+JSON Schema what it takes, so editors are told from the very table that the loader reads.
 """
 
 import re
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from contracts.base import JsonObject, JsonValue
 from libs.language import nodes
 from libs.language.problems import Problems, hint, nearest
 
@@ -39,7 +41,22 @@ class Refused:
 
 
 REFUSED: Final = Refused()
-Check = Callable[[Place], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Judges a node: its value, or `REFUSED` after noting what is wrong. `schema` takes whatever the judge may take."""
+
+    judge: Callable[[Place], Any]
+    schema: JsonObject
+
+    def __call__(self, place: Place) -> Any:
+        return self.judge(place)
+
+
+def check(schema: JsonObject) -> Callable[[Callable[[Place], Any]], Check]:
+    """Make a check of a function that judges."""
+    return lambda judge: Check(judge, schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +67,26 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`later` are keys of the language that this version does not understand yet: refused, but not as a slip."""
+    """`elsewhere` are keys of the language that have no place here, with where they belong: not a slip of the pen."""
 
     fields: Mapping[str, Field]
-    later: frozenset[str] = frozenset()
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> JsonObject:
+        required: list[JsonValue] = [name for name, wanted in self.fields.items() if wanted.required]
+        schema: JsonObject = {
+            "type": "object",
+            "properties": {name: wanted.check.schema for name, wanted in self.fields.items()},
+            "additionalProperties": False,
+        }
+        return {**schema, "required": required} if required else schema
+
+
+def shape(*required: tuple[str, Check], **optional: Check) -> Shape:
+    """A shape of these keys, in this order."""
+    fields = {name: Field(check, required=True) for name, check in required}
+    return Shape({**fields, **{name: Field(check) for name, check in optional.items()}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +118,13 @@ class Checked:
 def mapping(shape: Shape) -> Check:
     """A mapping with the keys of a shape."""
 
-    def check(place: Place) -> Checked | Refused:
+    @check(shape.schema)
+    def judge(place: Place) -> Checked | Refused:
         if not isinstance(place.node, nodes.Mapping):
             return refuse(place, "a mapping")
         return fill(place, place.node, shape)
 
-    return check
+    return judge
 
 
 def fill(place: Place, node: nodes.Mapping, shape: Shape) -> Checked:
@@ -104,8 +138,8 @@ def fill(place: Place, node: nodes.Mapping, shape: Shape) -> Checked:
             checked = shape.fields[key].check(at)
             if checked is not REFUSED:
                 values[key] = checked
-        elif key in shape.later:
-            at.refuse(f"`{key}` is not supported yet; remove it")
+        elif key in shape.elsewhere:
+            at.refuse(shape.elsewhere[key])
         else:
             at.refuse(f"unknown key{hint(key, shape.fields)}")
             given.add(nearest(key, shape.fields) or key)
@@ -115,25 +149,28 @@ def fill(place: Place, node: nodes.Mapping, shape: Shape) -> Checked:
     return Checked(place, values, frozenset(given))
 
 
-def each(check: Check, *, at_least: int = 0) -> Check:
+def each(element: Check, *, at_least: int = 0) -> Check:
     """A list whose elements pass a check. Elements that did not are left out."""
 
-    def check_list(place: Place) -> tuple[Any, ...] | Refused:
+    @check({"type": "array", "items": element.schema, "minItems": at_least})
+    def judge(place: Place) -> tuple[Any, ...] | Refused:
         if not isinstance(place.node, nodes.Sequence):
             return refuse(place, "a list")
         if len(place.node.items) < at_least:
             place.refuse("must not be empty")
             return REFUSED
         places = [place.child(nodes.label(item, i), item, item.line) for i, item in enumerate(place.node.items)]
-        return tuple(value for at in places if (value := check(at)) is not REFUSED)
+        return tuple(value for at in places if (value := element(at)) is not REFUSED)
 
-    return check_list
+    return judge
 
 
-def table(check: Check, *, key: re.Pattern[str], what: str, keys: frozenset[str] | None = None) -> Check:
+def table(element: Check, *, key: re.Pattern[str], what: str, keys: frozenset[str] | None = None) -> Check:
     """A mapping from keys of the author's choice, or from a closed set, to values that pass a check."""
+    names: JsonObject = {"pattern": whole(key)} if keys is None else {"enum": [*sorted(keys)]}
 
-    def check_table(place: Place) -> dict[str, Any] | Refused:
+    @check({"type": "object", "propertyNames": names, "additionalProperties": element.schema})
+    def judge(place: Place) -> dict[str, Any] | Refused:
         if not isinstance(place.node, nodes.Mapping):
             return refuse(place, "a mapping")
         values: dict[str, Any] = {}
@@ -143,11 +180,16 @@ def table(check: Check, *, key: re.Pattern[str], what: str, keys: frozenset[str]
                 at.refuse(f"not {what}{hint(name, keys)}")
             elif not key.fullmatch(name):
                 at.refuse(f"not {what}: it must match {key.pattern}")
-            elif (value := check(at)) is not REFUSED:
+            elif (value := element(at)) is not REFUSED:
                 values[name] = value
         return values
 
-    return check_table
+    return judge
+
+
+def whole(wanted: re.Pattern[str]) -> str:
+    """A pattern of JSON Schema, which looks for a part, that fits the whole text only."""
+    return f"^(?:{wanted.pattern})$"
 
 
 def refuse(place: Place, wanted: str) -> Refused:

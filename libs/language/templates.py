@@ -1,9 +1,9 @@
-"""Rules of the templates in a write step: which placeholders there are, and where."""
+"""Rules of templates, those of a write step and that of a concurrency key: which placeholders there are, and where."""
 
 from collections.abc import Iterator
 
 from libs.language import nodes
-from libs.language.interpolation import ROOTS, is_unfinished, placeholders
+from libs.language.interpolation import ITEM_ROOTS, ROOTS, is_unfinished, placeholders, roots
 from libs.language.problems import hint
 from libs.language.scalars import PATH
 from libs.language.shapes import Checked, Place
@@ -14,14 +14,48 @@ def check_args(step: Checked) -> None:
     if "args" not in step.values:
         return
     for place in _texts(step.at("args")):
-        _check_template(place, has_args="args_from" in step.given, why="without `args_from` there are no args to read")
+        _check_template(
+            place,
+            _roots(step),
+            has_args="args_from" in step.given,
+            why="without `args_from` there are no args to read",
+        )
 
 
 def check_effect_key(step: Checked) -> None:
     """Note what is wrong with the effect key. `{{args.*}}` reads the arguments as they will be sent."""
-    if "effect_key" in step.values:
-        has_args = bool(step.given & {"args", "args_from"})
-        _check_template(step.at("effect_key"), has_args=has_args, why="this write has no arguments to read")
+    if "effect_key" not in step.values:
+        return
+    has_args = bool(step.given & {"args", "args_from"})
+    place = step.at("effect_key")
+    _check_template(place, _roots(step), has_args=has_args, why="this write has no arguments to read")
+    if "for_each" in step.given and not _tells_items_apart(step):
+        place.refuse(
+            "is the same for every item, so only the first would be written; use {{index}}, {{item.<name>}}, or an "
+            "argument that comes from the item"
+        )
+
+
+def check_concurrency_key(concurrency: Checked) -> None:
+    """Note what is wrong with the key that runs are counted by, which is known before a run begins."""
+    if "key" in concurrency.values:
+        _check_template(concurrency.at("key"), ("context",), has_args=False, why="a run has no arguments")
+
+
+def _roots(step: Checked) -> tuple[str, ...]:
+    return (*ROOTS, *ITEM_ROOTS) if "for_each" in step.given else ROOTS
+
+
+def _tells_items_apart(step: Checked) -> bool:
+    """Whether the effect key reads the item, its index, or an argument that does."""
+    key = step.get("effect_key")
+    if roots(key) & set(ITEM_ROOTS):
+        return True
+    args = step.get("args") or {}
+    is_from_item = str(step.get("args_from") or "").partition(".")[0] == "item"
+    from_item = {*ITEM_ROOTS, "args"} if is_from_item else {*ITEM_ROOTS}
+    names = [path.split(".")[1] for _, path in placeholders(key) if path.startswith("args.")]
+    return any(bool(roots(args[name]) & from_item) if name in args else is_from_item for name in names)
 
 
 def _texts(place: Place) -> Iterator[Place]:
@@ -42,25 +76,29 @@ def _texts(place: Place) -> Iterator[Place]:
             pass
 
 
-def _check_template(place: Place, *, has_args: bool, why: str) -> None:
+def _check_template(place: Place, known: tuple[str, ...], *, has_args: bool, why: str) -> None:
     assert isinstance(place.node, nodes.Scalar)
     template = str(place.node.value)
     if is_unfinished(template):
         place.refuse("`{{` without its `}}`; a placeholder is written {{context.jira_key}}")
     for _, path in placeholders(template):
-        if objection := _objection(path):
+        if objection := _objection(path, known):
             place.refuse(objection)
         elif path.startswith("args.") and not has_args:
             place.refuse(f"`{{{{{path}}}}}`: {why}")
 
 
-def _objection(path: str) -> str | None:
+def _objection(path: str, known: tuple[str, ...]) -> str | None:
     root, _, rest = path.partition(".")
     shown = f"`{{{{{path[:80]}}}}}`"
-    if root not in ROOTS:
-        return f"{shown}: unknown root{hint(root, ROOTS)}"
-    if root == "run_id":
-        return f"{shown}: run_id has no parts; write {{{{run_id}}}}" if path != "run_id" else None
+    if root not in known:
+        if root in ITEM_ROOTS:
+            return f"{shown}: there is an item only in a step with `for_each`"
+        return f"{shown}: unknown root{hint(root, known)}"
+    if root in ("run_id", "index"):
+        return f"{shown}: {root} has no parts; write {{{{{root}}}}}" if path != root else None
+    if path == "item":
+        return None
     if not rest or not PATH.fullmatch(path):
         return f"{shown}: write {{{{{root}.<name>}}}}, with the name of a value"
     if root == "state" and rest != "branch":

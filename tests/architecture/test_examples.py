@@ -15,16 +15,27 @@ from contracts.subjects import DEFINITIONS_BYTES_MAX
 from libs.adapters.jira import _EVENTS
 from libs.domain.effect import CALL_TIMEOUT_MAX
 from libs.domain.run.backoff import BACKOFF_FIRST, BACKOFF_JITTER, BACKOFF_MAX
-from libs.language import grammar, reader, syntax
+from libs.language import grammar, reader, steps, syntax
 from libs.language.expressions import parse
 from libs.language.files import FILES_MAX
-from libs.language.interpolation import placeholders
+from libs.language.interpolation import ITEM_ROOTS, ROOTS, placeholders
 from libs.language.loader import load_folder
-from libs.language.model import AgentStep, DecisionStep, Definition, Limits, ParallelStep, Source
+from libs.language.model import (
+    AgentStep,
+    Concurrency,
+    DecisionStep,
+    Definition,
+    ForEach,
+    Limits,
+    ParallelStep,
+    ScheduleTrigger,
+    Source,
+)
 from libs.language.reader import FILE_CHARS_MAX
 from libs.language.scalars import DURATION_MAX, ID, KEY, ROLE, TEXT_CHARS_MAX
 from libs.language.shapes import Shape
 from libs.language.syntax import EXPRESSION_CHARS_MAX
+from libs.language.variants import VARIANTS_MAX
 from minutebook.cli.session import Exit
 from minutebook.models.states import DecisionOutcome, FailureAction, FailureClass
 from services.dev.demo import ScriptedAnswer
@@ -139,7 +150,7 @@ def test_the_gates_that_are_shown_are_expressions() -> None:
 def test_the_templates_that_are_named_are_the_ones_there_are() -> None:
     text = (ROOT / "docs/definitions.md").read_text("utf-8")
     roots = {path.partition(".")[0] for _, path in placeholders(text)}
-    assert roots == {"args", "context", "state", "run_id"}
+    assert roots == {*ROOTS, *ITEM_ROOTS}
 
 
 @pytest.mark.parametrize("example", of("json"))
@@ -174,11 +185,18 @@ def rows_below(heading: str, first_column: str = "Key") -> dict[str, list[str]]:
 
 SHAPES: Mapping[str, Shape] = {
     "## The workflow": grammar.WORKFLOW,
-    "### Stage": grammar.STAGE,
-    "### Agent step": grammar.AGENT,
-    "### Parallel step": grammar.PARALLEL,
-    "### Decision step": grammar.DECISION,
-    "### Write step": grammar.WRITE,
+    "### Stage": steps.STAGE,
+    "### Agent step": steps.AGENT,
+    "### Parallel step": steps.PARALLEL,
+    "### Decision step": steps.DECISION,
+    "### Manual step": steps.MANUAL,
+    "### Event step": steps.EVENT,
+    "### Gate step": steps.GATE,
+    "### Write step": steps.WRITE,
+    "### Items": steps.FOR_EACH,
+    "### Time": steps.WAIT,
+    "### Schedules": grammar.TRIGGERS["schedule"],
+    "## Concurrency": grammar.CONCURRENCY,
     "## Sources": grammar.SOURCE,
     "## Servers": grammar.SERVER,
 }
@@ -200,11 +218,17 @@ def test_the_tables_have_the_keys_that_are_read(heading: str) -> None:
         ("### Agent step", "agent", AgentStep.model_fields["agent"].default),
         ("### Agent step", "queue", AgentStep.model_fields["queue"].default),
         ("### Parallel step", "join", ParallelStep.model_fields["join"].default),
+        ("### Items", "max_parallel", ForEach.model_fields["max_parallel"].default),
+        ("### Schedules", "timezone", ScheduleTrigger.model_fields["timezone"].default),
+        ("### Schedules", "overlap", ScheduleTrigger.model_fields["overlap"].default),
+        ("## Concurrency", "limit", Concurrency.model_fields["limit"].default),
+        ("## Concurrency", "mode", Concurrency.model_fields["mode"].default),
         ("## Sources", "signature_header", Source.model_fields["signature_header"].default),
     ],
 )
 def test_the_tables_have_the_defaults_of_the_model(heading: str, key: str, value: Any) -> None:
-    assert rows_below(heading)[key][2] == f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    told = rows_below(heading)[key][2]
+    assert told.strip("`") == (str(value).lower() if isinstance(value, bool) else str(value))
 
 
 def test_the_limits_are_those_of_the_model() -> None:
@@ -221,7 +245,7 @@ def test_the_closed_sets_are_told_whole() -> None:
     assert set(rows_below("### Decision step", "Outcome")) == set(get_args(DecisionOutcome))
     assert DecisionStep.model_fields["outcomes"].default == get_args(DecisionOutcome), "all four, as the table says"
     agents = re.findall(r"`(\w+)`", rows_below("### Agent step")["agent"][1])
-    assert set(agents) == grammar.EXECUTORS
+    assert set(agents) == steps.EXECUTORS
 
 
 # --- numbers and words -----------------------------------------------------------------------------------------------
@@ -237,6 +261,7 @@ def test_the_closed_sets_are_told_whole() -> None:
         f"up to {FILE_CHARS_MAX:,} characters, {reader.DEPTH_MAX} levels; a folder up to {FILES_MAX:,} files and "
         f"{DEFINITIONS_BYTES_MAX >> 10} KiB together",
         f"up to {DURATION_MAX.days} days",
+        f"There are at most {VARIANTS_MAX} of them",
         f"at most `{CALL_TIMEOUT_MAX.seconds}s`",
         f"at most {OUTPUT_BYTES_MAX >> 20} MiB",
         *(f"`{form.pattern}`" for form in (KEY, ID, ROLE)),

@@ -19,7 +19,7 @@ from libs.config import Secrets, Settings
 from libs.domain.categories import CATEGORIES as FOLDED
 from libs.domain.core import never
 from libs.eventstore.postgres import PostgresStore
-from libs.language.grammar import EXECUTORS
+from libs.language.steps import EXECUTORS
 from libs.process import Tools
 from services.host.roster import BUILDERS
 from services.runner.executors import AnthropicExecutor, EchoExecutor

@@ -53,10 +53,56 @@ def test_the_smallest_workflow_loads() -> None:
         ("{ key: A-b, kind: agent, prompt: prompts/p.md }", "A-b.key", "is not a key"),
         ("{ key: a, prompt: prompts/p.md }", "a.kind", "required and missing"),
         ("{ key: a, kind: agnet, prompt: prompts/p.md }", "a.kind", "did you mean `agent`?"),
-        ("{ key: a, kind: manual, role: lead }", "a.kind", "not supported yet"),
-        ("{ key: a, kind: event, source: jira }", "a.kind", "not supported yet"),
-        ("{ key: a, kind: gate, gate: x }", "a.kind", "not supported yet"),
-        ("{ key: a, kind: agent, prompt: prompts/p.md, tools: [Read] }", "a.tools", "not supported yet"),
+        ("{ key: a, kind: manual, output: schemas/t.json }", "a.output", "no file"),
+        ("{ key: a, kind: manual, timeout: soon }", "a.timeout", "is not a duration"),
+        ("{ key: a, kind: event }", "a.source", "required and missing"),
+        ("{ key: a, kind: event, source: jria }", "a.source", "did you mean `jira`?"),
+        ("{ key: a, kind: event, source: jira, match: { x: null } }", "a.match.x", "text, a number or a boolean"),
+        ("{ key: a, kind: event, source: jira, match: { x: $context } }", "a.match.x", "must be $context.<path>"),
+        ("{ key: a, kind: event, source: jira, match: { x: [1, '$context.a b'] } }", "a.match.x", "$context.<path>"),
+        ("{ key: a, kind: gate }", "a.gate", "required and missing"),
+        ("{ key: a, kind: gate, gate: findings.blocking == 0 }", "a.gate", "no output of its own"),
+        ("{ key: a, kind: gate, gate: context.a == 1 and len(x) > 0 }", "a.gate", "`x`: a gate step has no output"),
+        ("{ key: a, kind: gate, gate: steps.b.x }", "a.gate", "no step `b`"),
+        ("{ key: a, kind: gate, gate: context.a, loop_to: a, loop_max: 1 }", "a.loop_to", "does not come before"),
+        ("{ key: a, kind: agent, prompt: prompts/p.md, tools: [Read] }", "a.tools", "`anthropic` has no tools"),
+        ("{ key: a, kind: agent, prompt: prompts/p.md, agent: echo, tools: [Read] }", "a.tools", "`echo` has no tools"),
+        ("{ key: a, kind: agent, prompt: prompts/p.md, tools: [read] }", "a.tools.0", "is not a tool"),
+        ("{ key: a, kind: agent, prompt: prompts/p.md, wait: {} }", "a.wait", "give `for`"),
+        (
+            "{ key: a, kind: agent, prompt: prompts/p.md, wait: { for: 1h, until: context.x } }",
+            "a.wait.until",
+            "one of",
+        ),
+        ("{ key: a, kind: agent, prompt: prompts/p.md, wait: { for: 0s } }", "a.wait.for", "longer than nothing"),
+        ("{ key: a, kind: agent, prompt: prompts/p.md, wait: { until: tomorrow } }", "a.wait.until", "must start with"),
+        (
+            "{ key: a, kind: agent, prompt: prompts/p.md, wait: { until: in 2 h } }",
+            "a.wait.until",
+            "neither an instant",
+        ),
+        (
+            "{ key: a, kind: agent, prompt: prompts/p.md, wait: { until: 2026-03-02T09:00:00 } }",
+            "a.wait.until",
+            "has no offset",
+        ),
+        ("{ key: a, kind: agent, prompt: prompts/p.md, wait: { until: steps.b.at } }", "a.wait.until", "no step `b`"),
+        ("{ key: a, kind: agent, prompt: prompts/p.md, for_each: {} }", "a.for_each.items", "required and missing"),
+        (
+            "{ key: a, kind: agent, prompt: prompts/p.md, for_each: { items: x } }",
+            "a.for_each.items",
+            "must start with",
+        ),
+        (
+            "{ key: a, kind: agent, prompt: prompts/p.md, for_each: { items: context.l, max_parallel: 51 } }",
+            "a.for_each.max_parallel",
+            "from 1 to 50",
+        ),
+        (
+            "{ key: a, kind: agent, prompt: prompts/p.md, for_each: { items: context.l }, gate: x == 1 }",
+            "a.gate",
+            "put a gate step after",
+        ),
         ("{ key: a, kind: agent, prompt: prompts/p.md, agent: claude_code }", "a.agent", "not supported yet"),
         ("{ key: a, kind: agent, prompt: prompts/p.md, agent: gpt }", "a.agent", "is not known"),
         ("{ key: a, kind: agent, prompt: prompts/q.md }", "a.prompt", "did you mean `prompts/p.md`?"),
@@ -74,15 +120,25 @@ def test_the_smallest_workflow_loads() -> None:
         ("{ key: a, kind: agent, prompt: prompts/p.md, gate: exists(context) }", "a.gate", "`context` alone"),
         ("{ key: a, kind: parallel, parallel: [] }", "a.parallel", "must not be empty"),
         (
-            "{ key: a, kind: parallel, join: any, parallel: [{key: b, prompt: prompts/p.md}] }",
+            "{ key: a, kind: parallel, join: some, parallel: [{key: b, prompt: prompts/p.md}] }",
             "a.join",
-            "not supported",
+            "is not known",
+        ),
+        (
+            "{ key: a, kind: parallel, parallel: [{key: b, prompt: prompts/p.md, tools: [Edit]}] }",
+            "a.parallel.b.tools",
+            "has no tools",
+        ),
+        (
+            "{ key: a, kind: parallel, parallel: [{key: b, prompt: prompts/p.md, for_each: {items: context.x}}] }",
+            "a.parallel.b.for_each",
+            "at a step of its own",
         ),
         ("{ key: a, kind: parallel, parallel: [{key: b, prompt: x.md}] }", "a.parallel.b.prompt", "no file"),
         (
             "{ key: a, kind: parallel, parallel: [{key: b, prompt: prompts/p.md, gate: x}] }",
             "a.parallel.b.gate",
-            "not supported yet",
+            "a branch has no gate",
         ),
         ("{ key: a, kind: parallel, parallel: [{key: a, prompt: prompts/p.md}] }", "a.parallel.a.key", "another step"),
         ("agent", "0", "must be a mapping, not text"),
@@ -119,8 +175,8 @@ def test_a_step_alone(step: str, path: str, message: str) -> None:
         ("{ key: d, kind: decision, role: lead, outcomes: [] }", "d.outcomes", "must not be empty"),
         ("{ key: d, kind: decision, role: lead, outcomes: [aprove] }", "d.outcomes.0", "did you mean `approve`?"),
         ("{ key: d, kind: decision, role: lead, outcomes: [approve, approve] }", "d.outcomes", "twice"),
-        ("{ key: d, kind: decision, role: lead, due: 2h }", "d.due", "not supported yet"),
-        ("{ key: d, kind: decision, role: lead, escalate_to: boss }", "d.escalate_to", "not supported yet"),
+        ("{ key: d, kind: decision, role: lead, due: 2 h }", "d.due", "is not a duration"),
+        ("{ key: d, kind: decision, role: lead, escalate_to: [boss] }", "d.escalate_to", "must be text, not a list"),
         ("{ key: d, kind: decision, role: lead, on: { reject: draft } }", "d.on.reject", "only request_changes can"),
         ("{ key: d, kind: decision, role: lead, on: { aprove: draft } }", "d.on.aprove", "did you mean `approve`?"),
         ("{ key: d, kind: decision, role: lead, on: { request_changes: x } }", "d.on.request_changes", "no step `x`"),
@@ -144,7 +200,9 @@ def test_a_loop_without_a_gate() -> None:
 
 
 def test_a_decision_that_has_nothing_to_redo() -> None:
-    assert_one(problems_of(steps(OK)), 7, "stages.s.steps.ok.outcomes", "no earlier agent step to redo")
+    assert_one(
+        problems_of(steps(OK)), 7, "stages.s.steps.ok.outcomes", "no earlier agent, manual or parallel step to redo"
+    )
     alone = steps("{ key: ok, kind: decision, role: lead, outcomes: [approve, reject] }")
     load_folder({**OTHERS, "workflows/w/workflow.yaml": alone})
 
@@ -155,7 +213,7 @@ def test_an_artefact_is_an_agents() -> None:
         problems_of(steps(DRAFT, OK, second)),
         9,
         "stages.s.steps.d.artifact",
-        "is a decision step; name an earlier agent or parallel step",
+        "is a decision step; name an earlier agent, manual or parallel step",
     )
 
 
@@ -178,6 +236,10 @@ def test_an_artefact_is_an_agents() -> None:
         ('args: { a: "{{context.a b}}" }', "args.a", "context.<name>"),
         ('args: { a: "{{context.a}" }', "args.a", "without its `}}`"),
         ('args: { a: "{{args.a}}" }', "args.a", "without `args_from`"),
+        ('args: { a: "{{item.a}}" }', "args.a", "an item only in a step with `for_each`"),
+        ('args: { a: "{{index}}" }', "args.a", "an item only in a step with `for_each`"),
+        ("args_from: item", "args_from", "<step>.output.<path>"),
+        ("for_each: { items: context.l }", "effect_key", "is the same for every item"),
         ('args: { "{{run_id}}": 1 }', "args.{{run_id}}", "cannot stand in a key"),
         ("args: [1]", "args", "must be a mapping, not a list"),
         ("args: { version: 1.10 }", "args.version", 'quote it: "1.10"'),
@@ -220,16 +282,22 @@ def test_a_write_behind_a_decision_that_cannot_approve() -> None:
 @pytest.mark.parametrize(
     "lines, line, path, message",
     [
-        ("  repo: https://example.com/x", 4, "repo", "not supported yet"),
-        ("  variants: {}", 4, "variants", "not supported yet"),
-        ("  permission_mode: plan", 4, "permission_mode", "not supported yet"),
+        ("  repo: example", 4, "repo", "the address of a repository"),
+        ("  repo: https://me:secret@example.com/x", 4, "repo", "without credentials"),
+        ("  variants: [uk]", 4, "variants", "must be a mapping"),
+        ("  permission_mode: bypassPermissions", 4, "permission_mode", "is not known"),
         ("  enabled: yes", 4, "enabled", "must be true or false, not text"),
         ("  domain: ' '", 4, "domain", "must not be blank"),
-        ("  context: { scope: [project] }", 4, "context.scope", "not supported yet"),
+        ("  context: { scope: [a, b, a] }", 4, "context.scope", "`a` is listed twice"),
+        ("  context: { required: [a, a] }", 4, "context.required", "`a` is listed twice"),
+        ("  concurrency: { limit: 0 }", 4, "concurrency.limit", "from 1 to 1000"),
+        ("  concurrency: { mode: drop }", 4, "concurrency.mode", "is not known"),
+        ('  concurrency: { key: "{{run_id}}" }', 4, "concurrency.key", "unknown root; known: context"),
+        ('  concurrency: { key: "{{context}}" }', 4, "concurrency.key", "{{context.<name>}}"),
         ("  context: { required: [a-b] }", 4, "context.required.0", "is not a context key"),
         ("  triggers: { kind: manual }", 4, "triggers", "must be a list, not a mapping"),
         ("  triggers: [{ kind: manual }]", 4, "triggers.0.roles", "required and missing"),
-        ("  triggers: [{ kind: schedule, cron: x }]", 4, "triggers.0.kind", "not supported yet"),
+        ('  triggers: [{ kind: schedule, cron: "0 0 7 * * 1" }]', 1, "run_as", "required with a schedule trigger"),
         ("  triggers: [{ kind: event, source: jira, match: { a: 1 } }]", 1, "run_as", "required with an event trigger"),
         ("  run_as: workflows", 4, "run_as", "is not the email"),
         (
@@ -258,6 +326,7 @@ def test_a_write_behind_a_decision_that_cannot_approve() -> None:
         ),
         ("  roles: { lead: { roles: [] } }", 4, "roles.lead", "bound to nobody"),
         ("  roles: { lead: {} }", 4, "roles.lead", "bound to nobody"),
+        ("  roles: { lead: { project: false } }", 4, "roles.lead", "bound to nobody"),
         ("  roles: { lead: { role: [a] } }", 4, "roles.lead.role", "did you mean `roles`?"),
         ("  limits: { max_attempts: 0 }", 4, "limits.max_attempts", "from 1 to 20"),
         ("  limits: { max_loop: 1.0 }", 4, "limits.max_loop", "a whole number, not the number 1.0"),
@@ -267,7 +336,6 @@ def test_a_write_behind_a_decision_that_cannot_approve() -> None:
         ("  limits: { wall_clock: 0s }", 4, "limits.wall_clock", "longer than nothing"),
         ("  limits: { wall_clock: 9999h }", 4, "limits.wall_clock", "at most 720h"),
         ("  limits:", 4, "limits", "must be a mapping, not nothing"),
-        ("  on_failure: { default: escalate }", 4, "on_failure.default", "not supported yet"),
         ("  on_failure: { default: suspnd }", 4, "on_failure.default", "did you mean `suspend`?"),
         ("  on_failure: { timeuot: fail }", 4, "on_failure.timeuot", "did you mean `timeout`?"),
     ],
@@ -275,6 +343,87 @@ def test_a_write_behind_a_decision_that_cannot_approve() -> None:
 def test_the_workflow_itself(lines: str, line: int, path: str, message: str) -> None:
     text = steps(DRAFT).replace("  stages:", f"{lines}\n  stages:")
     assert_one(problems_of(text), line, path, message)
+
+
+@pytest.mark.parametrize(
+    "trigger, path, message",
+    [
+        ("", "cron", "give `cron`"),
+        ("cron: 0 0 7 * * 1, every: 6h", "every", "there is `cron` already"),
+        ("cron: 0 7 * * 1", "cron", "five fields; seconds come first here: `0 0 7 * * 1`"),
+        ("cron: 0 0 7 31 2 *", "cron", "never comes"),
+        ("cron: 0 0 7 * * 8", "cron", "is not from 0 to 7"),
+        ("cron: 0 0 7 * * 1, timezone: Europe/Berlni", "timezone", "did you mean `Europe/Berlin`?"),
+        ("cron: 0 0 7 * * 1, timezone: CEST", "timezone", "is not a time zone"),
+        ("cron: 0 0 7 * * 1, timezone: ../../etc/passwd", "timezone", "is not a time zone"),
+        ("cron: 0 0 7 * * 1, overlap: queue", "overlap", "is not known"),
+        ("every: 0s", "every", "longer than nothing"),
+        ("every: 6h, timezone: UTC", "timezone", "means nothing beside `every`"),
+        ("every: 6h, overlap: allow", "overlap", "means nothing beside `every`"),
+    ],
+)
+def test_a_schedule(trigger: str, path: str, message: str) -> None:
+    lines = f"  run_as: w@example.com\n  triggers: [{{ kind: schedule, {trigger} }}]\n  stages:"
+    assert_one(problems_of(steps(DRAFT).replace("  stages:", lines)), 5, f"triggers.0.{path}", message)
+
+
+def test_the_same_schedule_twice() -> None:
+    lines = """\
+  run_as: w@example.com
+  triggers:
+    - { kind: schedule, cron: "0 0 7 * * MON" }
+    - { kind: schedule, cron: "0 0  7 * * mon" }
+    - { kind: schedule, cron: "0 0 7 * * MON", timezone: Europe/Berlin }
+    - { kind: schedule, every: 6h }
+  stages:"""
+    found = problems_of(steps(DRAFT).replace("  stages:", lines))
+    assert_one(found, 7, "triggers.1", "the same schedule stands already in line 6")
+
+
+@pytest.mark.parametrize(
+    "key, more, is_fine",
+    [
+        ("k:{{index}}", "", True),
+        ("k:{{item.id}}", "", True),
+        ("k:{{item}}", "", True),
+        ("k:{{args.id}}", ", args_from: item", True),
+        ("k:{{args.id}}", ", args_from: item.issue, args: { other: 1 }", True),
+        ("k:{{args.id}}", ', args: { id: "{{item.id}}" }', True),
+        ("k:{{args.id}}", ', args_from: item, args: { id: "x-{{args.id}}" }', True),
+        ("k:{{run_id}}", ", args_from: item", False),
+        ("k:{{args.id}}", ", args_from: item, args: { id: 1 }", False),
+        ("k:{{args.id}}", ', args_from: draft.output.x, args: { a: "{{item}}" }', False),
+        ("k:{{context.item}}", ", args_from: item", False),
+    ],
+)
+def test_an_effect_key_tells_the_items_of_a_write_apart(key: str, more: str, is_fine: bool) -> None:
+    send = SEND.replace("effect_key: k }", f'effect_key: "{key}", for_each: {{ items: steps.draft.l }}{more} }}')
+    text = steps(DRAFT, OK, send)
+    if is_fine:
+        load_folder({**OTHERS, "workflows/w/workflow.yaml": text})
+    else:
+        assert_one(problems_of(text), 9, "stages.s.steps.send.effect_key", "is the same for every item")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["{ key: a, kind: manual }", "{ key: d, kind: decision, role: lead, artifact: a }"],
+        ["{ key: a, kind: event, source: jira }", "{ key: g, kind: gate, gate: steps.a.keys.status == 'Done' }"],
+        [DRAFT, "{ key: g, kind: gate, gate: len(steps.draft.l) > 0, loop_to: draft, loop_max: 2, escalate_to: lead }"],
+        ["{ key: a, kind: event, source: jira, match: { event: [x, y], issue: $context.jira_key, n: 1 } }"],
+        [
+            "{ key: a, kind: event, source: jira }",
+            "{ key: ok, kind: decision, role: lead, outcomes: [approve] }",
+            SEND.replace(" }", ", args_from: a.output.payload }"),
+        ],
+        ["{ key: a, kind: agent, prompt: prompts/p.md, tools: [], wait: { until: '2026-03-02T09:00:00+01:00' } }"],
+        [DRAFT, OK, "{ key: g, kind: gate, gate: context.x, wait: { until: steps.draft.at } }"],
+        [DRAFT, OK, SEND, "{ key: g, kind: gate, gate: exists(steps.send.url) }"],
+    ],
+)
+def test_steps_that_fit_each_other(lines: list[str]) -> None:
+    load_folder({**OTHERS, "workflows/w/workflow.yaml": steps(*lines)})
 
 
 @pytest.mark.parametrize(
@@ -318,7 +467,12 @@ def test_a_prompt_that_cannot_be_kept(text: str) -> None:
     "text, path, message",
     [
         ("- id: a", "sources", "a mapping with the key"),
-        ("sources: [{ id: a, kind: webhook, adapter: salesforce }]", "sources.a.adapter", "not supported yet"),
+        (
+            "sources: [{ id: a, kind: webhook, adapter: sap }]",
+            "sources.a.adapter",
+            "is not known; known: generic, github",
+        ),
+        ("sources: [{ id: a, kind: webhook, adapter: jira, window: 169h }]", "sources.a.window", "from 0s to 168h"),
         ("sources: [{ id: a, kind: hook, adapter: jira }]", "sources.a.kind", "is not known"),
         (
             "sources: [{ id: a, kind: webhook, adapter: jira }, { id: a, kind: webhook, adapter: generic }]",
