@@ -9,7 +9,7 @@ import asyncpg
 
 from libs.eventstore.adapter import Adapter
 from libs.eventstore.heads import Heads, heads_of
-from libs.eventstore.port import Arrived, Earlier, HeadView
+from libs.eventstore.port import Arrived, Earlier, HeadView, LineHead
 
 # One probe of an index for each pair, whatever the statistics say: `offset 0` keeps the planner from joining.
 _WAITS_OF_EVENTS: Final = """
@@ -105,6 +105,27 @@ class PostgresHeads(Adapter):
             found[row["n"] - 1].append((row["received_at"], row["stream_id"]))
         return found
 
+    async def scheduled(self) -> Sequence[UUID]:
+        rows = await self._fetch("select stream_id from definition_heads where schedules > 0 order by stream_id")
+        return [row["stream_id"] for row in rows]
+
+    async def lines(self, definitions: Collection[tuple[UUID, str]] | None = None) -> Sequence[LineHead]:
+        columns = "l.stream_id, l.tenant_group, l.definition_id, l.state"
+        if definitions is None:
+            rows = await self._fetch(
+                f"select {columns} from schedule_heads l where l.state <> 'retired' order by l.stream_id"  # noqa: S608
+            )
+        else:
+            rows = await self._fetch(
+                f"""
+                select {columns} from schedule_heads l
+                  join (select distinct * from unnest($1::uuid[], $2::text[]) as d(tenant_group, definition_id)) d
+                 using (tenant_group, definition_id) order by l.stream_id""",  # noqa: S608 - our own columns
+                [group for group, _ in definitions],
+                [definition_id for _, definition_id in definitions],
+            )
+        return [LineHead(**row) for row in rows]
+
 
 def _view(heads: Heads) -> str:
     """Select a head row with what its category has of these columns."""
@@ -112,7 +133,8 @@ def _view(heads: Heads) -> str:
     lease = "null::uuid as claim, null::timestamptz as lease_until, true as lease_ended"
     if heads.claimable:
         lease = "claim, lease_until, coalesce(lease_until <= minutebook_now(), true) as lease_ended"
-    return f"select stream_id, version, state, {run_id}, {lease} from {heads.table}"  # noqa: S608 - names of our own
+    finished = "finished_at" if "finished_at" in dict(heads.columns) else "null::timestamptz as finished_at"
+    return f"select stream_id, version, state, {run_id}, {lease}, {finished} from {heads.table}"  # noqa: S608 - names of our own
 
 
 def _head(row: asyncpg.Record) -> HeadView:
@@ -124,4 +146,5 @@ def _head(row: asyncpg.Record) -> HeadView:
         claim=row["claim"],
         lease_until=row["lease_until"],
         lease_ended=row["lease_ended"],
+        finished_at=row["finished_at"],
     )

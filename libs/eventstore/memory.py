@@ -24,6 +24,7 @@ from libs.eventstore.port import (
     Due,
     Earlier,
     HeadView,
+    LineHead,
     Load,
     Loaded,
     OutboxToken,
@@ -398,6 +399,18 @@ class MemoryStore:
             for each in asked
         ]
 
+    async def scheduled(self) -> Sequence[UUID]:
+        return [i for i, head in sorted(self.rows["definition"].items()) if head.columns["schedules"] > 0]
+
+    async def lines(self, definitions: Collection[tuple[UUID, str]] | None = None) -> Sequence[LineHead]:
+        found = [
+            LineHead(i, head.tenant_group, head.columns["definition_id"], head.state)
+            for i, head in sorted(self.rows["schedule"].items())
+        ]
+        if definitions is None:
+            return [line for line in found if line.state != "retired"]
+        return [line for line in found if (line.tenant_group, line.definition_id) in definitions]
+
     def _view(self, stream_id: UUID, head: Head) -> HeadView:
         return HeadView(
             stream_id=stream_id,
@@ -407,6 +420,7 @@ class MemoryStore:
             claim=head.claim,
             lease_until=head.lease_until,
             lease_ended=head.lease_until is None or head.lease_until <= self.clock,
+            finished_at=head.columns.get("finished_at"),
         )
 
     # Deliveries

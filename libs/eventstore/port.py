@@ -298,7 +298,10 @@ class Claims(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HeadView:
-    """A head row as owners look at it without its history. `lease_ended` is judged by the database's clock."""
+    """A head row as owners look at it without its history. `lease_ended` is judged by the database's clock.
+
+    `finished_at` is of runs alone.
+    """
 
     stream_id: UUID
     version: int
@@ -307,6 +310,17 @@ class HeadView:
     claim: UUID | None = None
     lease_until: datetime | None = None
     lease_ended: bool = True
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineHead:
+    """The head row of a schedule, for comparing it with what its definition declares."""
+
+    stream_id: UUID
+    tenant_group: UUID
+    definition_id: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +369,13 @@ class Heads(Protocol):
         self, asked: Sequence[Earlier], *, limit: int
     ) -> Sequence[Sequence[tuple[datetime, UUID]]]:
         """For each question a page of events as (received at, event), oldest first; shorter than `limit` at the end."""
+
+    async def scheduled(self) -> Sequence[UUID]:
+        """The workflows of all tenant groups whose current version has schedules."""
+        ...
+
+    async def lines(self, definitions: Collection[tuple[UUID, str]] | None = None) -> Sequence[LineHead]:
+        """The schedules of these (tenant group, definition id); without them all that are not retired."""
         ...
 
 
