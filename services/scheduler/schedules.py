@@ -162,7 +162,8 @@ def _differences(version: Version, lines: Collection[UUID]) -> Iterable[tuple[UU
         ): schedule.Declare(synced.definition_id, t.cron, t.every_seconds, t.timezone)
         for t in (synced.schedules if synced.enabled else ())
     }
-    yield from wanted.items()
+    # One that stands is left alone: it may be due at this moment, and a command without a word would postpone its wake.
+    yield from ((schedule_id, command) for schedule_id, command in wanted.items() if schedule_id not in lines)
     for schedule_id in lines:
         if schedule_id not in wanted:
             yield schedule_id, schedule.Retire(schedule.retirement(synced))
