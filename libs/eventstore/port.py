@@ -369,6 +369,7 @@ class Heads(Protocol):
         self, asked: Sequence[Earlier], *, limit: int
     ) -> Sequence[Sequence[tuple[datetime, UUID]]]:
         """For each question a page of events as (received at, event), oldest first; shorter than `limit` at the end."""
+        ...
 
     async def scheduled(self) -> Sequence[UUID]:
         """The workflows of all tenant groups whose current version has schedules."""
