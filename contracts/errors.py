@@ -14,7 +14,7 @@ from typing import Any
 
 from minutebook.models.problem import Problem, ProblemItem
 
-_TITLES = {
+TITLES = {
     400: "Malformed request",
     401: "Not authenticated",
     403: "Not allowed",
@@ -54,7 +54,7 @@ class MinutebookError(Exception):
     def problem(self, request_id: str | None = None) -> Problem:
         """The error as the API and typed replies carry it."""
         return Problem(
-            title=_TITLES.get(self.status, "Error"),
+            title=TITLES.get(self.status, "Error"),
             status=self.status,
             code=self.code,
             detail=self.message,
@@ -115,4 +115,14 @@ def from_problem(problem: Problem) -> MinutebookError:
     return kind(problem.code, problem.detail, status=problem.status, errors=problem.errors, **problem.extra)
 
 
-__all__ = ["Broken", "Conflict", "Malformed", "MinutebookError", "Rejected", "Stopping", "Unavailable", "from_problem"]
+__all__ = [
+    "TITLES",
+    "Broken",
+    "Conflict",
+    "Malformed",
+    "MinutebookError",
+    "Rejected",
+    "Stopping",
+    "Unavailable",
+    "from_problem",
+]

@@ -82,6 +82,8 @@ create table inbound_heads(
   received_at timestamptz not null, body_sha256 text not null default '', unmatched text) with (fillfactor = 70);
 -- An opening wait looks back over what came from its source.
 create index inbound_heads_source on inbound_heads(tenant_group, source, received_at);
+create index inbound_heads_newest on inbound_heads(tenant_group, received_at desc, stream_id);
+create index inbound_heads_unmatched on inbound_heads(tenant_group, received_at desc, stream_id) where unmatched is not null;
 
 create table run_heads(
   stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
@@ -92,6 +94,12 @@ create table run_heads(
 -- `key=value` of a run's context, for finding it by its Jira key. It never changes, so updates of the row stay in place.
 create index run_heads_search on run_heads using gin (search) where search <> '{}';
 create index run_heads_newest on run_heads(tenant_group, created_at desc, stream_id);
+create index run_heads_definition on run_heads(tenant_group, definition_id, created_at desc, stream_id);
+create index run_heads_initiator on run_heads(tenant_group, initiator, created_at desc, stream_id);
+create index run_heads_project on run_heads(tenant_group, project_id, created_at desc, stream_id) where project_id is not null;
+-- Open runs are few beside those that have ended; the update that ends one moves its `wake_at` and is not in place anyway.
+create index run_heads_unfinished on run_heads(tenant_group, created_at desc, stream_id) where finished_at is null;
+create index run_heads_parent on run_heads(parent) where parent is not null;
 
 create table attempt_heads(
   stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,

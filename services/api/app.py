@@ -9,8 +9,10 @@ from libs.process.dbclock import DatabaseClock
 from libs.telemetry.outage import Outage
 from services.api import openapi, problems, reference
 from services.api.auth import Authenticator
+from services.api.definition_views import DefinitionViews
 from services.api.door import Door
 from services.api.edge import Edge
+from services.api.event_views import EventViews
 from services.api.queries import Queries
 from services.api.routes import ROUTERS, TAGS
 from services.api.server import ApiService
@@ -20,11 +22,14 @@ from services.api.waiting import Waiting
 
 def build(tools: Tools) -> ApiService:
     """Build the api on its own connections."""
+    definitions = DefinitionViews(tools.store)
     door = Door(
         tools=tools,
         auth=Authenticator(tools.store),
         queries=Queries(tools.require_pool()),
-        views=Views(tools.store),
+        views=Views(tools.store, definitions),
+        definitions=definitions,
+        events=EventViews(tools.store),
         waiting=Waiting(tools.bus, tools.store),
         clock=DatabaseClock(tools.store),
         notices=Outage(

@@ -11,9 +11,11 @@ from fastapi.routing import APIRoute
 from fastapi.security import APIKeyHeader, HTTPBearer
 from starlette.responses import Response
 
+from contracts import ids
 from contracts.base import Frozen, Principal
 from contracts.commands import Command
 from contracts.errors import Rejected
+from libs.domain.access import is_administrator
 from libs.ids import mint
 from libs.process import Tools
 from libs.process.asks import ask
@@ -22,6 +24,8 @@ from libs.telemetry.outage import Outage
 from libs.telemetry.tracing import current_traceparent
 from services.api.auth import Authenticator
 from services.api.bodies import StrictRequest
+from services.api.definition_views import DefinitionViews
+from services.api.event_views import EventViews
 from services.api.lean import caller_of, is_lean
 from services.api.queries import Queries
 from services.api.views import Views
@@ -33,7 +37,7 @@ COMMAND_BYTES_MAX: Final = 960 * 1024
 """Largest command that is sent to an owner: the bus carries 1 MiB."""
 
 READ: Final = "read"
-SCOPES: Final = (READ, "runs", "decisions", "definitions", "events")
+SCOPES: Final = (READ, "runs", "decisions", "definitions", "events", "schedules")
 """What a token can be limited to: reading, or changing the things of a tag. A token without scopes may do all."""
 
 R = TypeVar("R", bound=Frozen)
@@ -47,6 +51,8 @@ class Door:
     auth: Authenticator
     queries: Queries
     views: Views
+    definitions: DefinitionViews
+    events: EventViews
     waiting: Waiting
     clock: DatabaseClock
     notices: Outage
@@ -120,6 +126,21 @@ def require_scope(caller: Principal, needed: str) -> None:
             f"the token is limited to {', '.join(sorted(caller.scopes))}; this needs {needed!r}",
             status=403,
         )
+
+
+def require_administrator(caller: Principal, code: str, what: str) -> None:
+    """Refuse whoever does not administer the tenant group. `what` begins the sentence that says so.
+
+    Raises:
+        contracts.errors.Rejected: 403.
+    """
+    if not is_administrator(caller):
+        raise Rejected(code, f"{what} by administrators", status=403)
+
+
+def command_id_of(caller: Principal, key: str | None, *parts: str | UUID) -> UUID | None:
+    """The command that a caller's idempotency key stands for; None without a key, for a new one."""
+    return None if key is None else ids.derive("command", caller.id, *parts, key)
 
 
 bearer: Final = HTTPBearer(

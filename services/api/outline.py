@@ -1,6 +1,6 @@
 """A definition as people read it, and where a run stands on it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -34,16 +34,22 @@ from minutebook.models import (
     DefinitionTrigger,
     DefinitionView,
     StepView,
+    VersionView,
 )
 
 
-def definition_view(summary: DefinitionSummary, value: Definition, caller: Principal) -> DefinitionView:
+def definition_view(
+    summary: DefinitionSummary, bundle: Bundle, caller: Principal, versions: tuple[VersionView, ...]
+) -> DefinitionView:
     """A workflow for people and forms."""
+    value = bundle.definition
     return DefinitionView(
         **summary.model_dump(),
         description=value.description,
         domain=value.domain,
         required_context=value.required_context,
+        context_defaults=value.context_defaults,
+        variants=tuple(sorted(bundle.variants)),
         run_as=value.run_as,
         triggers=tuple(_trigger(trigger) for trigger in value.triggers),
         stages=tuple(
@@ -51,6 +57,7 @@ def definition_view(summary: DefinitionSummary, value: Definition, caller: Princ
             for stage in value.stages
         ),
         may_start=value.enabled and _may_start(value, caller),
+        versions=versions,
     )
 
 
@@ -89,30 +96,46 @@ def _declared(step: Step) -> DefinitionStep:
         case GateStep():
             more = {"gate": step.gate}
         case ParallelStep():
-            more = {"branches": tuple(branch.key for branch in step.parallel)}
+            more = {"branches": tuple(branch.key for branch in step.parallel), "join": step.join}
         case WriteStep():
             more = {"system": step.system, "tool": step.tool}
+    if isinstance(step, AgentStep | WriteStep) and step.for_each is not None:
+        more["for_each"] = step.for_each.items
     return DefinitionStep(key=step.key, name=step.name, kind=step.kind, **more)
 
 
 def steps_of(bundle: Bundle, state: run.State, attempts: Mapping[UUID, tuple[Recorded, ...]]) -> tuple[StepView, ...]:
-    """Every step of the pinned definition in order, branches after their parallel step."""
+    """Every step of the pinned definition in order, its branches or items after it."""
     by_step: dict[str, list[AttemptView]] = {}
-    for attempt_id, history in attempts.items():
-        key, view = _attempt(attempt_id, history)
+    for attempt_id, facts in attempts.items():
+        key, view = _attempt(attempt_id, facts)
         by_step.setdefault(key, []).append(view)
-    views = []
-    for stage in bundle.definition.stages:
+    return tuple(
+        _step(step, key, stage, state, tuple(by_step.get(key, ())))
+        for stage, key, step in _outline(bundle.of(state.variant), state)
+    )
+
+
+def _outline(value: Definition, state: run.State) -> Iterator[tuple[str, str, Step]]:
+    """(stage, key, step) of everything that has a state of its own."""
+    for stage in value.stages:
         for step in stage.steps:
-            views.append(_step(step, step.key, stage.key, state, by_step))
+            yield stage.key, step.key, step
             if isinstance(step, ParallelStep):
-                views += [
-                    _step(branch, f"{step.key}.{branch.key}", stage.key, state, by_step) for branch in step.parallel
-                ]
-    return tuple(views)
+                for branch in step.parallel:
+                    yield stage.key, f"{step.key}.{branch.key}", branch
+            elif isinstance(step, AgentStep | WriteStep) and step.for_each is not None:
+                for index in _items(state, step.key):
+                    yield stage.key, f"{step.key}.{index}", step
 
 
-def _step(step: Step, key: str, stage: str, state: run.State, attempts: Mapping[str, list[AttemptView]]) -> StepView:
+def _items(state: run.State, key: str) -> list[int]:
+    """The items of a step that were reached."""
+    found = [rest for other in state.steps if (rest := other.removeprefix(f"{key}.")) != other and rest.isdecimal()]
+    return sorted(map(int, found))
+
+
+def _step(step: Step, key: str, stage: str, state: run.State, attempts: tuple[AttemptView, ...]) -> StepView:
     record = state.step(key)
     return StepView(
         key=key,
@@ -126,9 +149,10 @@ def _step(step: Step, key: str, stage: str, state: run.State, attempts: Mapping[
         artifact_state=record.artifact_state,
         failure_class=record.failure_class,
         message=record.message,
-        retry_at=record.not_before,
+        retry_at=record.not_before if record.status == "retrying" else None,
+        begins_at=record.not_before if record.status == "delayed" else None,
         cost_microdollars=record.cost_microdollars,
-        attempts=tuple(attempts.get(key, ())),
+        attempts=attempts,
     )
 
 

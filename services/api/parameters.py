@@ -6,6 +6,7 @@ from typing import Annotated, Final
 from fastapi import Header, Query
 from pydantic import AfterValidator, AwareDatetime
 
+from minutebook.models.operations import HASH_PATTERN
 from services.api.waiting import WAIT_SECONDS_MAX
 
 PAGE_LIMIT: Final = 50
@@ -34,6 +35,8 @@ Cursor = Annotated[
     Query(max_length=CURSOR_CHARS_MAX, description="`next_cursor` of the page before, with the same filters"),
 ]
 Text = Annotated[str, Query(max_length=TEXT_CHARS_MAX, pattern=r"^[^\x00]*$")]
+Hash = Annotated[str, Query(pattern=HASH_PATTERN)]
+"""A version's hash, or as many of its first characters as tell it apart."""
 Moment = Annotated[AwareDatetime, AfterValidator(comparable)]
 Wait = Annotated[
     float,

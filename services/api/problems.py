@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from contracts.errors import Broken, MinutebookError, Rejected
+from contracts.errors import TITLES, Broken, MinutebookError, Rejected
 from libs.telemetry.logs import get_logger
 from minutebook.models.problem import Problem, ProblemItem
 
@@ -28,15 +28,36 @@ _WHEN: Final = {
     413: "The body is larger than is read.",
     415: "The body is not declared as JSON.",
     422: "The request is readable but not acceptable; `errors` names each place.",
+    429: "Too many at a time; send the same request again later.",
     503: "Something that is needed does not answer now; send the same request again.",
+}
+
+
+_EXAMPLES: Final = {
+    400: ("json.invalid", "the body is no JSON: line 1 column 2"),
+    401: ("auth.missing", "send a token as `Authorization: Bearer <token>` or as `x-api-key: <token>`"),
+    403: ("run.not_yours", "only the run's initiator and administrators may do this"),
+    404: ("run.not_found", "there is no run 0193a1f2-7c1e-7d7a-9a51-3f0b8d0c7a11"),
+    409: ("run.not_open", "the run is completed; it cannot cancel any more"),
+    413: ("body.too_large", "the body is larger than the 1048576 bytes that are read"),
+    415: ("body.not_json", "send the body as `content-type: application/json`"),
+    422: ("request.invalid", "the request is not acceptable: query.limit: Input should be less than or equal to 200"),
+    429: ("admission.full", "1000 runs of release-note wait for their turn; no more are taken in"),
+    503: ("ask.unanswered", "the planner does not answer; send the same request again"),
 }
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route for OpenAPI; 500 needs no mention."""
-    schema = {"$ref": "#/components/schemas/Problem"}
+    return {status: {"description": _WHEN[status], "content": {PROBLEM_JSON: _shape(status)}} for status in statuses}
+
+
+def _shape(status: int) -> dict[str, Any]:
+    code, detail = _EXAMPLES[status]
+    example = Problem(title=TITLES[status], status=status, code=code, detail=detail, request_id="mine-1")
     return {
-        status: {"description": _WHEN[status], "content": {PROBLEM_JSON: {"schema": schema}}} for status in statuses
+        "schema": {"$ref": "#/components/schemas/Problem"},
+        "example": example.model_dump(mode="json", exclude_defaults=True),
     }
 
 

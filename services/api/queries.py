@@ -1,39 +1,22 @@
 """Lists from head rows. Every statement has the tenant group as a parameter and shows what the caller may see."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 
 from contracts.base import Principal
 from contracts.errors import Rejected
-from libs.domain.access import is_administrator, sees_run
+from libs.domain.access import sees_run
 from libs.domain.lifecycle import RUN_ACTIVE
 from libs.postgres.pool import fetch
-from minutebook.models import Page, Person, RunSummary
+from minutebook.models import EventSummary, Page, Person, RunSummary
+from minutebook.models.states import ScheduleState
 from services.api import cursors
-
-_RUN_COLUMNS: Final = """
-  r.stream_id, r.definition_id, r.hash, r.state, r.stage, r.outcome, r.reason, r.project_id, r.initiator, r.created_at,
-  r.finished_at, r.cost_microdollars, i.name as initiator_name"""
-
-_INITIATOR: Final = """
-  left join identity_heads i on i.stream_id = r.initiator and i.tenant_group = r.tenant_group"""
-
-
-@dataclass(frozen=True, slots=True)
-class RunFilter:
-    """Which runs to list; None takes all."""
-
-    definition_id: str | None = None
-    states: Collection[str] | None = None
-    project_id: str | None = None
-    initiated_by: UUID | None = None
-    created_from: datetime | None = None
-    created_before: datetime | None = None
+from services.api.run_lists import COLUMNS, INITIATOR, RunFilter, counting, listing
+from services.api.where import Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,35 +28,17 @@ class OpenDecision:
     opened_at: datetime
 
 
-@dataclass(slots=True)
-class _Where:
-    """Conditions with their arguments. Texts are ours alone; what callers send goes into `arguments`."""
+@dataclass(frozen=True, slots=True)
+class ScheduleLine:
+    """A schedule as its head has it."""
 
-    arguments: list[Any] = field(default_factory=list)
-    conditions: list[str] = field(default_factory=list)
-
-    def add(self, condition: str, *arguments: Any) -> None:
-        """Add a condition with one `{}` per argument."""
-        places = []
-        for argument in arguments:
-            self.arguments.append(argument)
-            places.append(f"${len(self.arguments)}")
-        self.conditions.append(condition.format(*places))
-
-    def place(self, argument: Any) -> str:
-        self.arguments.append(argument)
-        return f"${len(self.arguments)}"
-
-    def visible(self, caller: Principal, table: str) -> None:
-        """What `libs.domain.access.sees_run` says, as SQL over a head row with an initiator and a project."""
-        self.add(f"{table}.tenant_group = {{}}", caller.tenant_group)
-        if not is_administrator(caller):
-            self.add(
-                f"({table}.initiator = {{}} or {table}.project_id = any({{}}))", caller.id, sorted(caller.projects)
-            )
-
-    def __str__(self) -> str:
-        return " and ".join(self.conditions)
+    stream_id: UUID
+    definition_id: str
+    line: str
+    timezone: str
+    state: ScheduleState
+    next_at: datetime | None
+    last_run: UUID | None
 
 
 class Queries:
@@ -86,40 +51,39 @@ class Queries:
         self, caller: Principal, filter_: RunFilter, *, limit: int, cursor: str | None = None
     ) -> Page[RunSummary]:
         """Runs that the caller sees, newest first."""
-        where = _Where()
-        where.visible(caller, "r")
-        if filter_.definition_id is not None:
-            where.add("r.definition_id = {}", filter_.definition_id)
-        if filter_.states is not None:
-            where.add("r.state = any({})", sorted(filter_.states))
-        if filter_.project_id is not None:
-            where.add("r.project_id = {}", filter_.project_id)
-        if filter_.initiated_by is not None:
-            where.add("r.initiator = {}", filter_.initiated_by)
-        if filter_.created_from is not None:
-            where.add("r.created_at >= {}", filter_.created_from)
-        if filter_.created_before is not None:
-            where.add("r.created_at < {}", filter_.created_before)
+        after = None
         if cursor is not None:
             created_at, stream_id = cursors.decode(cursor, cursors.instant, UUID)
-            # The first half lets the index begin at the cursor; the second alone would scan from the newest.
-            where.add("r.created_at <= {}", created_at)
-            where.add("(r.created_at < {} or r.stream_id > {})", created_at, stream_id)
-        rows = await fetch(
-            self._pool,
-            f"select {_RUN_COLUMNS} from run_heads r {_INITIATOR} where {where}"  # noqa: S608  our own texts
-            f" order by r.created_at desc, r.stream_id limit {where.place(limit + 1)}",
-            *where.arguments,
-        )
+            after = (created_at, stream_id)
+        statement = listing(caller, filter_, limit=limit + 1, after=after)
+        rows = await fetch(self._pool, statement.sql, *statement.arguments)
         items = tuple(_summary(row) for row in rows[:limit])
         more = cursors.encode(items[-1].created_at, items[-1].run_id) if len(rows) > limit else None
         return Page(items=items, next_cursor=more)
+
+    async def count_runs(self, caller: Principal, filter_: RunFilter) -> int:
+        """How many runs that the caller sees the filter takes."""
+        statement = counting(caller, filter_)
+        rows = await fetch(self._pool, statement.sql, *statement.arguments)
+        return int(rows[0]["count"])
+
+    async def children(self, caller: Principal, run_id: UUID) -> tuple[UUID, ...]:
+        """Runs that the caller sees and that restart a run or were forked from it, oldest first."""
+        where = Where()
+        where.visible(caller, "r")
+        where.add("r.parent = {}", run_id)
+        rows = await fetch(
+            self._pool,
+            f"select r.stream_id from run_heads r where {where} order by r.created_at, r.stream_id",  # noqa: S608  ours
+            *where.arguments,
+        )
+        return tuple(row["stream_id"] for row in rows)
 
     async def summaries(self, tenant_group: UUID, run_ids: Collection[UUID]) -> Mapping[UUID, RunSummary]:
         """Runs by id. The caller has judged that they may be seen."""
         rows = await fetch(
             self._pool,
-            f"select {_RUN_COLUMNS} from run_heads r {_INITIATOR}"  # noqa: S608  our own texts
+            f"select {COLUMNS} from run_heads r {INITIATOR}"  # noqa: S608  our own texts
             " where r.tenant_group = $1 and r.stream_id = any($2)",
             tenant_group,
             list(run_ids),
@@ -156,11 +120,38 @@ class Queries:
         if not rows or not sees_run(caller, rows[0]["initiator"], rows[0]["project_id"]):
             raise Rejected("decision.not_found", f"there is no decision {decision_id}", status=404)
 
+    async def require_event(self, caller: Principal, event_id: UUID) -> None:
+        """Hold that an inbound event is the tenant group's.
+
+        Raises:
+            contracts.errors.Rejected: 404.
+        """
+        if not await self._is_ours("inbound_heads", caller, event_id):
+            raise Rejected("event.not_found", f"there is no inbound event {event_id}", status=404)
+
+    async def require_schedule(self, caller: Principal, schedule_id: UUID) -> None:
+        """Hold that a schedule is the tenant group's.
+
+        Raises:
+            contracts.errors.Rejected: 404.
+        """
+        if not await self._is_ours("schedule_heads", caller, schedule_id):
+            raise Rejected("schedule.not_found", f"there is no schedule {schedule_id}", status=404)
+
+    async def _is_ours(self, table: str, caller: Principal, stream_id: UUID) -> bool:
+        rows = await fetch(
+            self._pool,
+            f"select from {table} where tenant_group = $1 and stream_id = $2",
+            caller.tenant_group,
+            stream_id,
+        )
+        return bool(rows)
+
     async def open_decisions(
         self, caller: Principal, *, limit: int, after: tuple[datetime, UUID] | None
     ) -> list[OpenDecision]:
         """Open decisions of runs that the caller sees and that are not suspended, the longest waiting first."""
-        where = _Where()
+        where = Where()
         where.visible(caller, "d")
         where.conditions.append("d.state = 'open'")
         where.add("r.state = any({})", sorted(RUN_ACTIVE))
@@ -177,7 +168,7 @@ class Queries:
 
     async def effect_ids(self, caller: Principal, *, state: str | None, limit: int, after: UUID | None) -> list[UUID]:
         """Effects of runs that the caller sees, in order of id."""
-        where = _Where()
+        where = Where()
         where.visible(caller, "r")
         where.add("e.tenant_group = {}", caller.tenant_group)
         if state is not None:
@@ -195,7 +186,7 @@ class Queries:
 
     async def definition_ids(self, caller: Principal, *, limit: int, after: str | None) -> list[tuple[UUID, str]]:
         """Workflows of the caller's tenant group as (stream, id), in order of id."""
-        where = _Where()
+        where = Where()
         where.add("d.tenant_group = {}", caller.tenant_group)
         where.conditions.append("d.kind = 'workflow'")
         if after is not None:
@@ -207,6 +198,73 @@ class Queries:
             *where.arguments,
         )
         return [(row["stream_id"], row["name"]) for row in rows]
+
+    async def events(
+        self,
+        caller: Principal,
+        *,
+        source: str | None,
+        unmatched: bool | None,
+        limit: int,
+        after: tuple[datetime, UUID] | None,
+    ) -> list[EventSummary]:
+        """Inbound events of the caller's tenant group, newest first. The caller has judged that they may be seen."""
+        where = Where()
+        where.add("n.tenant_group = {}", caller.tenant_group)
+        if source is not None:
+            where.add("n.source = {}", source)
+        if unmatched is not None:
+            where.conditions.append(f"n.unmatched is {'not ' if unmatched else ''}null")
+        if after is not None:
+            where.add("n.received_at <= {}", after[0])
+            where.add("(n.received_at < {} or n.stream_id > {})", *after)
+        rows = await fetch(
+            self._pool,
+            "select n.stream_id, n.source, n.external_id, n.event, n.state, n.received_at, n.unmatched"  # noqa: S608
+            f" from inbound_heads n where {where}"
+            f" order by n.received_at desc, n.stream_id limit {where.place(limit)}",
+            *where.arguments,
+        )
+        return [_event(row) for row in rows]
+
+    async def schedules(
+        self,
+        caller: Principal,
+        *,
+        definition_id: str | None,
+        state: str | None,
+        limit: int,
+        after: tuple[str, UUID] | None,
+    ) -> list[ScheduleLine]:
+        """Schedules of the caller's tenant group, in order of their definition."""
+        where = Where()
+        where.add("s.tenant_group = {}", caller.tenant_group)
+        if definition_id is not None:
+            where.add("s.definition_id = {}", definition_id)
+        if state is not None:
+            where.add("s.state = {}", state)
+        if after is not None:
+            where.add("(s.definition_id, s.stream_id) > ({}, {})", *after)
+        rows = await fetch(
+            self._pool,
+            "select s.stream_id, s.definition_id, s.line, s.timezone, s.state, s.next_at, s.last_run"  # noqa: S608
+            f" from schedule_heads s where {where}"
+            f" order by s.definition_id, s.stream_id limit {where.place(limit)}",
+            *where.arguments,
+        )
+        return [ScheduleLine(**row) for row in rows]
+
+
+def _event(row: asyncpg.Record) -> EventSummary:
+    return EventSummary(
+        event_id=row["stream_id"],
+        source=row["source"],
+        event=row["event"],
+        external_id=row["external_id"],
+        state=row["state"],
+        received_at=row["received_at"],
+        unmatched=row["unmatched"],
+    )
 
 
 def _summary(row: asyncpg.Record) -> RunSummary:
@@ -223,4 +281,6 @@ def _summary(row: asyncpg.Record) -> RunSummary:
         created_at=row["created_at"],
         finished_at=row["finished_at"],
         cost_microdollars=row["cost_microdollars"],
+        variant=row["variant"],
+        parent=row["parent"],
     )

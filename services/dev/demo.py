@@ -21,7 +21,7 @@ from libs.domain.categories import CATEGORIES
 from libs.eventstore.port import Verification
 from libs.eventstore.verify import verify
 from minutebook.client import ApiError
-from minutebook.models import DeliveryAccepted, HistoryEntry, RunView
+from minutebook.models import DeliveryAccepted, HistoryEntry, RunView, WaitingForDecision
 from minutebook.models.states import DecisionOutcome
 from services.dev.people import GROUP
 from services.dev.stack import Stack
@@ -150,6 +150,8 @@ async def deliver(stack: Stack, body: bytes) -> DeliveryAccepted:
 async def _answer(stack: Stack, run: RunView, left: list[ScriptedAnswer]) -> None:
     """Answer what waits and is scripted next, as the person whom the script names."""
     for waiting in run.waiting_for:
+        if not isinstance(waiting, WaitingForDecision):
+            continue
         answer = next((a for a in left if a.step == waiting.step), None)
         if answer is None:
             raise Broken("demo.no_answer", f"demo/decisions.json has no answer left for {waiting.step}")

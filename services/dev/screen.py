@@ -9,7 +9,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from minutebook.models import RunView, StepView
+from minutebook.cli.printing import who_or_what
+from minutebook.models import RunView, StepView, WaitingForTurn
 from services.dev.demo import Result
 
 _MARKS: Final = {
@@ -66,7 +67,7 @@ class Screen:
             if step.state != "pending" and self._seen.get(step.key) != line:
                 self._seen[step.key] = line
                 self._plain(f"{step.stage}: {step.key} {line}", run, seconds)
-        line = run.state + (", waits for " + ", ".join(w.role for w in run.waiting_for) if run.waiting_for else "")
+        line = run.state + (", waits for " + ", ".join(map(who_or_what, run.waiting_for)) if run.waiting_for else "")
         if self._seen.get("") != line:
             self._seen[""] = line
             self._plain(f"run {line}", run, seconds)
@@ -94,10 +95,11 @@ def _indent(step: StepView) -> str:
 
 
 def _about(step: StepView, run: RunView) -> Text:
-    waiting = next((w for w in run.waiting_for if w.step == step.key), None)
-    parts = []
-    if waiting is not None:
-        parts.append(f"waits for {waiting.role}")
+    parts = [
+        f"waits for {who_or_what(waiting)}"
+        for waiting in run.waiting_for
+        if not isinstance(waiting, WaitingForTurn) and waiting.step == step.key
+    ]
     if step.round > 1:
         parts.append(f"round {step.round}")
     if step.cost_microdollars:

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from jsonschema import Draft202012Validator
 
+from minutebook.models import Problem
 from services.api import openapi, problems
 from services.api.routes import ROUTERS, TAGS
 
@@ -38,6 +40,8 @@ def test_the_documented_paths_are_there(description: dict[str, Any]) -> None:
         ("GET", f"{prefix}/definitions"),
         ("GET", f"{prefix}/definitions/{{definition_id}}"),
         ("PUT", f"{prefix}/definitions"),
+        ("GET", f"{prefix}/definitions/{{definition_id}}/diff"),
+        ("POST", f"{prefix}/definitions/{{definition_id}}/promote"),
         ("GET", f"{prefix}/runs"),
         ("GET", f"{prefix}/runs/{{run_id}}"),
         ("GET", f"{prefix}/runs/{{run_id}}/history"),
@@ -46,6 +50,17 @@ def test_the_documented_paths_are_there(description: dict[str, Any]) -> None:
         ("POST", f"{prefix}/runs/{{run_id}}/suspend"),
         ("POST", f"{prefix}/runs/{{run_id}}/resume"),
         ("POST", f"{prefix}/runs/{{run_id}}/steps/{{step}}/retry"),
+        ("POST", f"{prefix}/runs/{{run_id}}/steps/{{step}}/complete"),
+        ("POST", f"{prefix}/runs/{{run_id}}/restart"),
+        ("POST", f"{prefix}/runs/{{run_id}}/fork"),
+        ("POST", f"{prefix}/runs:bulk"),
+        ("GET", f"{prefix}/events"),
+        ("GET", f"{prefix}/events/{{event_id}}"),
+        ("POST", f"{prefix}/events/{{event_id}}/replay"),
+        ("POST", f"{prefix}/events/{{event_id}}/deliver"),
+        ("GET", f"{prefix}/schedules"),
+        ("POST", f"{prefix}/schedules/{{schedule_id}}/pause"),
+        ("POST", f"{prefix}/schedules/{{schedule_id}}/resume"),
         ("GET", f"{prefix}/inbox"),
         ("GET", f"{prefix}/decisions/{{decision_id}}"),
         ("POST", f"{prefix}/decisions/{{decision_id}}/{{outcome}}"),
@@ -117,8 +132,25 @@ def test_every_reference_leads_somewhere(description: dict[str, Any]) -> None:
 
 
 def test_what_callers_send_has_an_example(description: dict[str, Any]) -> None:
-    for name in ("StartRunRequest", "StartRunItem", "StartRunsRequest", "DecideRequest", "SyncRequest"):
-        assert description["components"]["schemas"][name]["examples"]
+    bodies = {
+        operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        for _, path, operation in operations(description)
+        if "requestBody" in operation and path != WEBHOOK
+    }
+    assert {"StartRunRequest", "DecideRequest", "ForkRequest", "BulkRequest", "PromoteRequest"} <= bodies
+    for name in (*bodies, "StartRunItem"):
+        schema = description["components"]["schemas"][name]
+        assert schema["examples"], name
+        for example in schema["examples"]:
+            Draft202012Validator({**schema, "components": description["components"]}).validate(example)
+
+
+def test_every_error_has_an_example_of_its_status(description: dict[str, Any]) -> None:
+    for method, path, operation in operations(description):
+        for code, response in operation["responses"].items():
+            if code >= "4" and path not in OPEN:
+                example = response["content"]["application/problem+json"]["example"]
+                assert Problem.model_validate(example).status == int(code), f"{method} {path}"
 
 
 def test_every_property_of_an_answer_that_counts_names_its_unit(description: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ from libs.postgres import migrate
 from libs.process import Service
 from libs.process.tools import open_tools
 from minutebook.client import Client
-from minutebook.models import RunView
+from minutebook.models import RunView, WaitingForDecision
 from services.api.identity import Identity
 from services.api.server import ApiService
 from services.dev.embedded_postgres import RunningPostgres, start_postgres
@@ -238,7 +238,7 @@ class Fleet:
 
         async def asked() -> UUID | None:
             waiting = (await self.view(key)).waiting_for
-            return waiting[0].decision_id if waiting else None
+            return next((each.decision_id for each in waiting if isinstance(each, WaitingForDecision)), None)
 
         return await found(asked)
 

@@ -86,23 +86,26 @@ def retry(command: RetryStep, state: State, now: datetime) -> Decided:
     return _go_on(walk, command.principal)
 
 
+def may_complete(principal: Principal, state: State, record: StepRecord) -> bool:
+    """Whether an open manual step is the principal's to complete: by its role, or without one as the initiator."""
+    if record.binding is not None:
+        return holds(principal, record.binding, project_id=state.project_id)
+    initiator = state.initiated_by
+    return is_administrator(principal) or (initiator is not None and principal.id == initiator.id)
+
+
 def complete(command: Complete, state: State, now: datetime) -> Decided:
     """Take a person's artefact as the output of a manual step."""
     principal, key = command.principal, command.step
-    initiator = _seen(principal, state)
+    _seen(principal, state)
     record = state.step(key)
-    allowed = (
-        principal.id == initiator.id or is_administrator(principal)
-        if record.binding is None
-        else holds(principal, record.binding, project_id=state.project_id)
-    )
     walk = Walk.of(command.run_id, now, state, command.evidence)
     step = next((step for step in walk.steps if step.key == key), None)
     if not isinstance(step, ManualStep):
         raise Rejected("step.not_manual", f"the run has no manual step {key!r}", status=404)
     if record.command_id == command.command_id:
         return NOTHING
-    if not allowed:
+    if not may_complete(principal, state, record):
         who = f"the role {record.role!r}" if record.role else "the run's initiator and administrators"
         raise Rejected("step.not_yours", f"step {key} is completed by {who}", status=403, role=record.role)
     if record.waits_on != "manual" or record.status != "waiting" or state.status not in MOVING:

@@ -4,14 +4,28 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from services.api.routes import decisions, definitions, effects, events, health, me, runs
+from services.api.routes import (
+    decisions,
+    definitions,
+    effects,
+    events,
+    health,
+    me,
+    operations,
+    runs,
+    schedules,
+    webhooks,
+)
 
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     runs.router,
+    operations.router,
     decisions.router,
     effects.router,
     definitions.router,
     events.router,
+    webhooks.router,
+    schedules.router,
     me.router,
     health.router,
 )
@@ -21,7 +35,11 @@ TAGS: Final = [
     {"name": "decisions", "description": "What people are asked, and their answers."},
     {"name": "effects", "description": "Writes to the outside world, each made at most once."},
     {"name": "definitions", "description": "Workflows, event sources and servers of the tenant group."},
-    {"name": "events", "description": "Webhooks from declared sources."},
+    {
+        "name": "events",
+        "description": "Webhooks from declared sources, and what followed from them.",
+    },
+    {"name": "schedules", "description": "When definitions start runs by themselves."},
     {"name": "me", "description": "Who the caller is."},
     {"name": "health", "description": "Whether the service lives and can work."},
 ]

@@ -5,13 +5,12 @@ from uuid import UUID
 
 from fastapi import APIRouter
 
-from contracts import ids
 from contracts.commands import AnswerDecision
 from contracts.replies import DecisionAccepted as Accepted
 from minutebook.models import DecideRequest, DecisionAccepted, DecisionView, InboxItem, Page
 from minutebook.models.states import DecisionOutcome
 from services.api import cursors
-from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor
+from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor, command_id_of
 from services.api.lean import lean
 from services.api.parameters import PAGE_LIMIT, PAGE_LIMIT_MAX, Cursor, IdempotencyKey, Limit
 from services.api.problems import documented
@@ -67,11 +66,8 @@ async def decide(
 ) -> DecisionAccepted:
     """Answer a decision, once. For holders of its role; the answer is the caller's own, whatever the body says."""
     await door.queries.require_decision(caller, decision_id)
-    command_id = None
-    if idempotency_key is not None:
-        command_id = ids.derive("command", caller.id, decision_id, outcome, idempotency_key)
     command = AnswerDecision(
-        **await door.opening(caller, command_id=command_id),
+        **await door.opening(caller, command_id=command_id_of(caller, idempotency_key, decision_id, outcome)),
         decision_id=decision_id,
         outcome=outcome,
         comment=body.comment,

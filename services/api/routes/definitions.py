@@ -1,19 +1,29 @@
-"""Definitions."""
+"""Definitions and their versions."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
-from contracts import ids
-from contracts.commands import SyncDefinitions
+from contracts.commands import PromoteDefinition, SyncDefinitions
 from contracts.errors import Rejected
-from contracts.replies import DefinitionsSynced
+from contracts.replies import DefinitionChanged, DefinitionsSynced
 from contracts.subjects import DEFINITIONS_BYTES_MAX
-from libs.domain.access import is_administrator
-from minutebook.models import DefinitionSummary, DefinitionView, Page, SyncedView, SyncRequest, SyncResult
+from minutebook.models import (
+    DefinitionDiff,
+    DefinitionPromoted,
+    DefinitionSummary,
+    DefinitionView,
+    Page,
+    PromoteRequest,
+    SyncedView,
+    SyncRequest,
+    SyncResult,
+)
 from services.api import cursors
-from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor
-from services.api.parameters import PAGE_LIMIT, Cursor, Limit
+from services.api.definition_views import named_version
+from services.api.diffs import diff
+from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor, require_administrator
+from services.api.parameters import PAGE_LIMIT, Cursor, Hash, Limit
 from services.api.problems import documented
 
 router: Final = APIRouter(prefix=PREFIX, tags=["definitions"], route_class=DoorRoute, dependencies=SECURED)
@@ -28,7 +38,7 @@ async def list_definitions(
     if cursor is not None:
         (after,) = cursors.decode(cursor, cursors.name)
     found = await door.queries.definition_ids(caller, limit=limit + 1, after=after)
-    shown = await door.views.definitions(caller, [stream_id for stream_id, _ in found[:limit]])
+    shown = await door.definitions.summaries(caller, [stream_id for stream_id, _ in found[:limit]])
     return Page(
         items=tuple(shown[stream_id] for stream_id, _ in found[:limit] if stream_id in shown),
         next_cursor=cursors.encode(found[limit - 1][1]) if len(found) > limit else None,
@@ -37,16 +47,38 @@ async def list_definitions(
 
 @router.get("/definitions/{definition_id}", responses=documented(401, 403, 404, 422, 503))
 async def get_definition(definition_id: str, caller: Caller, door: TheDoor) -> DefinitionView:
-    """The version of a workflow that new runs take."""
-    stream_id = ids.definition(caller.tenant_group, definition_id)
-    return await door.views.definition(caller, stream_id, definition_id)
+    """The version of a workflow that new runs take, and every version that was declared."""
+    return await door.definitions.view(caller, definition_id)
+
+
+@router.get("/definitions/{definition_id}/diff", responses=documented(401, 403, 404, 422, 503))
+async def diff_definition(
+    definition_id: str,
+    caller: Caller,
+    door: TheDoor,
+    before: Annotated[Hash | None, Query(description="hash of the one; else the version that new runs take")] = None,
+    after: Annotated[Hash | None, Query(description="hash of the other; else the version declared last")] = None,
+) -> DefinitionDiff:
+    """Compare two versions step by step, and show the open runs of the first that stand at a step that differs."""
+    return await diff(door, caller, definition_id, before=before, after=after)
+
+
+@router.post("/definitions/{definition_id}/promote", responses=documented(400, 401, 403, 404, 409, 413, 415, 422, 503))
+async def promote_definition(
+    definition_id: str, body: PromoteRequest, caller: Caller, door: TheDoor
+) -> DefinitionPromoted:
+    """Let every new run take a version that was declared before: the end of a canary, or the way back."""
+    require_administrator(caller, "definition.not_yours", "versions are promoted")
+    version = named_version(await door.definitions.versions(caller, definition_id), body.hash)
+    command = PromoteDefinition(**await door.opening(caller), definition_id=definition_id, hash=version.hash)
+    changed = await door.ask(command, DefinitionChanged)
+    return DefinitionPromoted(definition_id=changed.definition_id, hash=changed.hash)
 
 
 @router.put("/definitions", responses=documented(400, 401, 403, 409, 413, 415, 422, 503))
 async def sync_definitions(body: SyncRequest, caller: Caller, door: TheDoor) -> SyncResult:
     """Declare the files of a `definitions/` folder. For administrators. All problems come at once, or all is stored."""
-    if not is_administrator(caller):
-        raise Rejected("definition.not_yours", "definitions are synced by administrators", status=403)
+    require_administrator(caller, "definition.not_yours", "definitions are synced")
     size = sum(len(path.encode()) + len(text.encode()) for path, text in body.files.items())
     if size > DEFINITIONS_BYTES_MAX:
         raise Rejected(
@@ -54,6 +86,6 @@ async def sync_definitions(body: SyncRequest, caller: Caller, door: TheDoor) -> 
             f"the files have {size} bytes together; at most {DEFINITIONS_BYTES_MAX} are taken",
             status=413,
         )
-    command = SyncDefinitions(**await door.opening(caller), files=body.files)
+    command = SyncDefinitions(**await door.opening(caller), files=body.files, canary_percent=body.canary_percent)
     result = await door.ask(command, DefinitionsSynced)
     return SyncResult(synced=tuple(SyncedView(**thing.model_dump()) for thing in result.synced))

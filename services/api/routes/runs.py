@@ -1,13 +1,15 @@
-"""Runs."""
+"""Runs: starting and reading them."""
 
-from typing import Annotated, Final, cast
+import asyncio
+from typing import Annotated, Any, Final, cast
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from contracts import ids
 from contracts.base import Principal
-from contracts.commands import CancelRun, ResumeRun, RetryStep, RunToStart, StartRun, StartRuns, SuspendRun
+from contracts.commands import RunToStart, StartRun, StartRuns
+from contracts.errors import Rejected
 from contracts.replies import RunChanged as Changed
 from contracts.replies import RunsStarted as Started
 from libs.ids import mint
@@ -15,7 +17,6 @@ from minutebook.models import (
     ArtifactView,
     HistoryEntry,
     Page,
-    ReasonRequest,
     RunChanged,
     RunsStarted,
     RunStarted,
@@ -24,22 +25,21 @@ from minutebook.models import (
     StartRunRequest,
     StartRunsRequest,
 )
+from minutebook.models.problem import ProblemItem
 from minutebook.models.states import RunState
-from services.api.door import PREFIX, SECURED, Caller, Door, DoorRoute, TheDoor
+from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor
 from services.api.lean import lean
 from services.api.parameters import PAGE_LIMIT, Cursor, IdempotencyKey, Limit, Moment, Text, Wait
 from services.api.problems import documented
-from services.api.queries import RunFilter
+from services.api.run_lists import CONTEXT_VALUES_MAX, RunFilter
 
 router: Final = APIRouter(prefix=PREFIX, tags=["runs"], route_class=DoorRoute, dependencies=SECURED)
 
-NO_REASON: Final = ReasonRequest()
-
 _READ: Final = documented(401, 403, 404, 422, 503)
-_CHANGE: Final = documented(400, 401, 403, 404, 409, 413, 415, 422, 503)
+_START: Final = documented(400, 401, 403, 404, 409, 413, 415, 422, 429, 503)
 
 
-@router.post("/definitions/{definition_id}/runs", status_code=201, responses=_CHANGE)
+@router.post("/definitions/{definition_id}/runs", status_code=201, responses=_START)
 @lean
 async def start_run(
     definition_id: str,
@@ -61,9 +61,10 @@ async def start_run(
         definition_id=definition_id,
         context=body.context,
         project_id=body.project_id,
+        variant=body.variant,
     )
     with door.waiting.watch(run_id) as watch:
-        changed = _shown(await door.ask(command, Changed))
+        changed = shown(await door.ask(command, Changed))
         if wait:
             standing = await door.waiting.until_settled(watch, wait, state=changed.state)
             changed = RunChanged(run_id=run_id, state=cast(RunState, standing.state), version=standing.version)
@@ -71,7 +72,7 @@ async def start_run(
     return changed
 
 
-@router.post("/definitions/{definition_id}/runs:batch", responses=_CHANGE)
+@router.post("/definitions/{definition_id}/runs:batch", responses=_START)
 @lean
 async def start_runs(definition_id: str, body: StartRunsRequest, caller: Caller, door: TheDoor) -> RunsStarted:
     """Start many runs of the active version. Each is started or refused by itself; the answers are in their order.
@@ -86,6 +87,7 @@ async def start_runs(definition_id: str, body: StartRunsRequest, caller: Caller,
                 run_id=_run_id(caller, definition_id, item.idempotency_key),
                 context=item.context,
                 project_id=item.project_id,
+                variant=item.variant,
             )
             for item in body.items
         ),
@@ -93,20 +95,43 @@ async def start_runs(definition_id: str, body: StartRunsRequest, caller: Caller,
     started = await door.ask(command, Started)
     return RunsStarted(
         items=tuple(
-            RunStarted(run=_shown(reply.result) if reply.result else None, problem=reply.problem)
+            RunStarted(run=shown(reply.result) if reply.result else None, problem=reply.problem)
             for reply in started.runs
         )
     )
 
 
-@router.get("/runs", responses=documented(401, 403, 422, 503))
+CONTEXT: Final = "context."
+_CONTEXT_PARAMETERS: Final[dict[str, Any]] = {
+    "parameters": [
+        {
+            "name": "context",
+            "in": "query",
+            "description": "values of the context, as `context.jira_key=CORE-142`: runs that have all of them",
+            "style": "form",
+            "explode": True,
+            "schema": {
+                "type": "object",
+                "patternProperties": {r"^context\..+$": {"type": "string"}},
+                "additionalProperties": False,
+                "maxProperties": CONTEXT_VALUES_MAX,
+                "examples": [{"context.jira_key": "CORE-142"}],
+            },
+        }
+    ]
+}
+
+
+@router.get("/runs", responses=documented(401, 403, 422, 503), openapi_extra=_CONTEXT_PARAMETERS)
 async def list_runs(
+    request: Request,
     caller: Caller,
     door: TheDoor,
     definition: Annotated[Text | None, Query(description="id of the definition")] = None,
     state: Annotated[list[RunState] | None, Query(description="one or more states")] = None,
     project: Annotated[Text | None, Query(description="key of the project")] = None,
     initiated_by: Annotated[UUID | None, Query(description="id of the user or key that started it")] = None,
+    parent: Annotated[UUID | None, Query(description="the run that they restart or were forked from")] = None,
     created_from: Annotated[Moment | None, Query(description="at or after")] = None,
     created_before: Annotated[Moment | None, Query(description="before, and not at")] = None,
     limit: Limit = PAGE_LIMIT,
@@ -118,8 +143,10 @@ async def list_runs(
         states=state,
         project_id=project,
         initiated_by=initiated_by,
+        parent=parent,
         created_from=created_from,
         created_before=created_before,
+        context=_context(request),
     )
     return await door.queries.runs(caller, wanted, limit=limit, cursor=cursor)
 
@@ -135,7 +162,8 @@ async def get_run(run_id: UUID, caller: Caller, door: TheDoor, wait: Wait = 0.0)
     if wait:
         with door.waiting.watch(run_id) as watch:
             await door.waiting.until_settled(watch, wait)
-    return await door.views.run(caller, run_id)
+    view, forks = await asyncio.gather(door.views.run(caller, run_id), door.queries.children(caller, run_id))
+    return view.model_copy(update={"forks": forks})
 
 
 @router.get("/runs/{run_id}/history", responses=_READ)
@@ -154,38 +182,22 @@ async def get_artifact(run_id: UUID, step: str, caller: Caller, door: TheDoor) -
     return await door.views.artifact(caller, run_id, step)
 
 
-@router.post("/runs/{run_id}/cancel", responses=_CHANGE)
-async def cancel_run(run_id: UUID, caller: Caller, door: TheDoor, body: ReasonRequest = NO_REASON) -> RunChanged:
-    """End a run. Open steps are cancelled, and nothing is written any more."""
-    return await _change(door, caller, CancelRun, run_id, body)
+def _context(request: Request) -> dict[str, str]:
+    """The parameters that name values of the context.
 
-
-@router.post("/runs/{run_id}/suspend", responses=_CHANGE)
-async def suspend_run(run_id: UUID, caller: Caller, door: TheDoor, body: ReasonRequest = NO_REASON) -> RunChanged:
-    """Stop a run from being planned until it is resumed."""
-    return await _change(door, caller, SuspendRun, run_id, body)
-
-
-@router.post("/runs/{run_id}/resume", responses=_CHANGE)
-async def resume_run(run_id: UUID, caller: Caller, door: TheDoor) -> RunChanged:
-    """Plan a suspended run on from where it stands. Repeats nothing."""
-    await door.queries.require_run(caller, run_id)
-    return _shown(await door.ask(ResumeRun(**await door.opening(caller), run_id=run_id), Changed))
-
-
-@router.post("/runs/{run_id}/steps/{step}/retry", responses=_CHANGE)
-async def retry_step(run_id: UUID, step: str, caller: Caller, door: TheDoor) -> RunChanged:
-    """Try a failed step of a suspended or failed run once more."""
-    await door.queries.require_run(caller, run_id)
-    return _shown(await door.ask(RetryStep(**await door.opening(caller), run_id=run_id, step=step), Changed))
-
-
-async def _change(
-    door: Door, caller: Principal, kind: type[CancelRun | SuspendRun], run_id: UUID, body: ReasonRequest
-) -> RunChanged:
-    await door.queries.require_run(caller, run_id)
-    reason = {} if body.reason is None else {"reason": body.reason}
-    return _shown(await door.ask(kind(**await door.opening(caller), run_id=run_id, **reason), Changed))
+    Raises:
+        contracts.errors.Rejected: 422, too many, one twice, or one that no text of the record is like.
+    """
+    given = [
+        (name.removeprefix(CONTEXT), value)
+        for name, value in request.query_params.multi_items()
+        if name.startswith(CONTEXT)
+    ]
+    values = dict(given)
+    if len(values) != len(given) or len(values) > CONTEXT_VALUES_MAX or any("\x00" in k + v for k, v in given):
+        item = ProblemItem(path="query.context", message=f"at most {CONTEXT_VALUES_MAX} values, each key once, no NUL")
+        raise Rejected("request.invalid", f"the request is not acceptable: {item.message}", errors=(item,))
+    return values
 
 
 def _run_id(caller: Principal, definition_id: str, idempotency_key: str | None) -> UUID:
@@ -200,5 +212,6 @@ def _command_id(run_id: UUID) -> UUID:
     return ids.derive("command", run_id, "start")
 
 
-def _shown(changed: Changed) -> RunChanged:
+def shown(changed: Changed) -> RunChanged:
+    """An owner's reply as the API answers it."""
     return RunChanged(run_id=changed.run_id, state=changed.state, version=changed.version)

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 from uuid import UUID
 
 import httpx
@@ -11,10 +12,20 @@ from pydantic import BaseModel
 
 from minutebook.models import (
     ArtifactView,
+    BulkRequest,
+    BulkResult,
     DecisionAccepted,
     DecisionView,
+    DefinitionDiff,
+    DefinitionPromoted,
     DefinitionSummary,
     DefinitionView,
+    DeliverRequest,
+    EffectView,
+    EventRouted,
+    EventSummary,
+    EventView,
+    ForkRequest,
     HistoryEntry,
     InboxItem,
     JsonObject,
@@ -22,9 +33,12 @@ from minutebook.models import (
     Page,
     Problem,
     RunChanged,
+    RunsFilter,
     RunsStarted,
     RunSummary,
     RunView,
+    ScheduleChanged,
+    ScheduleView,
     StartRunItem,
     StartRunsRequest,
     SyncResult,
@@ -36,6 +50,7 @@ M = TypeVar("M", bound=BaseModel)
 PREFIX = "/api/public/admin/workflows"
 DEFAULT_ADDRESS = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS = 30.0
+BULK_TIMEOUT_SECONDS = 300.0
 PAGE_SIZE = 100
 
 
@@ -84,6 +99,7 @@ class Client:
         context: JsonObject,
         *,
         project_id: str | None = None,
+        variant: str | None = None,
         idempotency_key: str | None = None,
         wait: float = 0,
     ) -> RunChanged:
@@ -95,8 +111,8 @@ class Client:
             RunChanged,
             "POST",
             f"/definitions/{definition_id}/runs",
-            json={"context": context, "project_id": project_id},
-            headers={"idempotency-key": idempotency_key} if idempotency_key else None,
+            json={"context": context, "project_id": project_id, "variant": variant},
+            headers=_once(idempotency_key),
             **_waiting(wait),
         )
 
@@ -111,12 +127,33 @@ class Client:
         """A run; with `wait` once it has ended, is suspended or waits for somebody, or after that many seconds."""
         return await self._call(RunView, "GET", f"/runs/{run_id}", **_waiting(wait))
 
-    def runs(self, **filters: str) -> AsyncIterator[RunSummary]:
-        """Every run that the caller sees, newest first; filters are `definition`, `state` and `project`."""
+    def runs(
+        self,
+        *,
+        definition: str | None = None,
+        state: str | Sequence[str] | None = None,
+        project: str | None = None,
+        initiated_by: UUID | str | None = None,
+        parent: UUID | str | None = None,
+        created_from: datetime | None = None,
+        created_before: datetime | None = None,
+        context: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[RunSummary]:
+        """Every run that the caller sees, newest first. `context` names plain values of the run's context."""
+        filters = {
+            "definition": definition,
+            "state": state,
+            "project": project,
+            "initiated_by": initiated_by,
+            "parent": parent,
+            "created_from": created_from.isoformat() if created_from else None,
+            "created_before": created_before.isoformat() if created_before else None,
+            **{f"context.{key}": value for key, value in (context or {}).items()},
+        }
         return self._pages(RunSummary, "/runs", filters)
 
     def history(self, run_id: UUID | str) -> AsyncIterator[HistoryEntry]:
-        """A run's facts and those of its attempts, decisions and effects, in the order in which they were written."""
+        """A run's facts and those of its attempts, decisions, waits and effects, in the order in which they came."""
         return self._pages(HistoryEntry, f"/runs/{run_id}/history", {})
 
     async def artifact(self, run_id: UUID | str, step: str) -> ArtifactView:
@@ -128,6 +165,57 @@ class Client:
 
     async def retry_step(self, run_id: UUID | str, step: str) -> RunChanged:
         return await self._call(RunChanged, "POST", f"/runs/{run_id}/steps/{step}/retry", json={})
+
+    async def complete_step(
+        self,
+        run_id: UUID | str,
+        step: str,
+        artifact: Any,
+        *,
+        comment: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> RunChanged:
+        """Complete a manual step with an artefact."""
+        return await self._call(
+            RunChanged,
+            "POST",
+            f"/runs/{run_id}/steps/{step}/complete",
+            json={"artifact": artifact, "comment": comment},
+            headers=_once(idempotency_key),
+        )
+
+    async def restart(self, run_id: UUID | str, *, idempotency_key: str | None = None) -> RunChanged:
+        """Start a new run with the context of this one; answers the new run."""
+        return await self._call(RunChanged, "POST", f"/runs/{run_id}/restart", json={}, headers=_once(idempotency_key))
+
+    async def fork(
+        self, run_id: UUID | str, request: ForkRequest | None = None, *, idempotency_key: str | None = None
+    ) -> RunChanged:
+        """Start a new run from a point of this one's history, by default the present; answers the new run."""
+        return await self._call(
+            RunChanged,
+            "POST",
+            f"/runs/{run_id}/fork",
+            json=request.model_dump(mode="json") if request else {},
+            headers=_once(idempotency_key),
+        )
+
+    async def bulk(
+        self,
+        act: Literal["retry", "cancel"],
+        filter: RunsFilter,  # noqa: A002  what the request calls it
+        *,
+        confirm: int | None = None,
+        reason: str | None = None,
+    ) -> BulkResult:
+        """Retry or cancel every run that a filter takes.
+
+        Without `confirm` they are counted; with it, which must be that count, each is asked for by itself.
+        """
+        request = BulkRequest(act=act, filter=filter, confirm=confirm, reason=reason)
+        return await self._call(
+            BulkResult, "POST", "/runs:bulk", json=request.model_dump(mode="json"), timeout=BULK_TIMEOUT_SECONDS
+        )
 
     def inbox(self) -> AsyncIterator[InboxItem]:
         """Open decisions that the caller may answer, oldest first."""
@@ -151,7 +239,7 @@ class Client:
             "POST",
             f"/decisions/{decision_id}/{outcome}",
             json={key: value for key, value in body.items() if value is not None},
-            headers={"idempotency-key": idempotency_key} if idempotency_key else None,
+            headers=_once(idempotency_key),
         )
 
     def definitions(self) -> AsyncIterator[DefinitionSummary]:
@@ -160,12 +248,71 @@ class Client:
     async def definition(self, definition_id: str) -> DefinitionView:
         return await self._call(DefinitionView, "GET", f"/definitions/{definition_id}")
 
-    async def sync(self, files: Mapping[str, str]) -> SyncResult:
-        """Declare the files of a `definitions/` folder: path → text."""
-        return await self._call(SyncResult, "PUT", "/definitions", json={"files": dict(files)})
+    async def sync(self, files: Mapping[str, str], *, canary_percent: int | None = None) -> SyncResult:
+        """Declare the files of a `definitions/` folder: path → text.
 
-    async def _pages(self, model: type[M], path: str, filters: Mapping[str, str]) -> AsyncIterator[M]:
-        query: dict[str, Any] = {"limit": PAGE_SIZE, **filters}
+        With `canary_percent` that share of new runs takes a changed workflow, until a version is promoted.
+        """
+        body: dict[str, Any] = {"files": dict(files)}
+        if canary_percent is not None:
+            body["canary_percent"] = canary_percent
+        return await self._call(SyncResult, "PUT", "/definitions", json=body)
+
+    async def diff(self, definition_id: str, *, before: str | None = None, after: str | None = None) -> DefinitionDiff:
+        """Compare two versions, by default the one that new runs take with the one that was declared last."""
+        hashes = {name: text for name, text in (("before", before), ("after", after)) if text}
+        return await self._call(DefinitionDiff, "GET", f"/definitions/{definition_id}/diff", params=hashes)
+
+    async def promote(self, definition_id: str, hash: str) -> DefinitionPromoted:  # noqa: A002  what it is called
+        """Let every new run take this version; `hash` may be its beginning."""
+        return await self._call(
+            DefinitionPromoted, "POST", f"/definitions/{definition_id}/promote", json={"hash": hash}
+        )
+
+    def effects(self, *, state: str | None = None) -> AsyncIterator[EffectView]:
+        """Writes to the outside world of runs that the caller sees."""
+        return self._pages(EffectView, "/effects", {"state": state})
+
+    def events(self, *, source: str | None = None, unmatched: bool | None = None) -> AsyncIterator[EventSummary]:
+        """Inbound events, newest first; with `unmatched` those that nothing followed from."""
+        said = None if unmatched is None else str(unmatched).lower()
+        return self._pages(EventSummary, "/events", {"source": source, "unmatched": said})
+
+    async def event(self, event_id: UUID | str) -> EventView:
+        return await self._call(EventView, "GET", f"/events/{event_id}")
+
+    async def replay_event(self, event_id: UUID | str, *, idempotency_key: str | None = None) -> EventRouted:
+        """Route an event again, by what is declared and waits now."""
+        return await self._call(
+            EventRouted, "POST", f"/events/{event_id}/replay", json={}, headers=_once(idempotency_key)
+        )
+
+    async def deliver_event(
+        self, event_id: UUID | str, run_id: UUID | str, step: str, *, idempotency_key: str | None = None
+    ) -> EventRouted:
+        """Hand an event to a run's waiting step, whatever that step asks for."""
+        request = DeliverRequest(run_id=UUID(str(run_id)), step=step)
+        return await self._call(
+            EventRouted,
+            "POST",
+            f"/events/{event_id}/deliver",
+            json=request.model_dump(mode="json"),
+            headers=_once(idempotency_key),
+        )
+
+    def schedules(self, *, definition: str | None = None, state: str | None = None) -> AsyncIterator[ScheduleView]:
+        """Schedules with their next firings, in order of their definition."""
+        return self._pages(ScheduleView, "/schedules", {"definition": definition, "state": state})
+
+    async def pause_schedule(self, schedule_id: UUID | str) -> ScheduleChanged:
+        return await self._call(ScheduleChanged, "POST", f"/schedules/{schedule_id}/pause", json={})
+
+    async def resume_schedule(self, schedule_id: UUID | str) -> ScheduleChanged:
+        """Let it start runs again. What it would have started meanwhile is not made up for."""
+        return await self._call(ScheduleChanged, "POST", f"/schedules/{schedule_id}/resume", json={})
+
+    async def _pages(self, model: type[M], path: str, filters: Mapping[str, Any]) -> AsyncIterator[M]:
+        query: dict[str, Any] = {"limit": PAGE_SIZE, **{k: v for k, v in filters.items() if v is not None}}
         while True:
             page: Page[M] = await self._call(Page[model], "GET", path, params=query)  # type: ignore[valid-type]
             for item in page.items:
@@ -182,6 +329,11 @@ class Client:
         if response.is_success:
             return model.model_validate_json(response.content)
         raise ApiError(_problem(response))
+
+
+def _once(idempotency_key: str | None) -> dict[str, str] | None:
+    """The header that makes a repeated request the same one."""
+    return {"idempotency-key": idempotency_key} if idempotency_key else None
 
 
 def _waiting(seconds: float) -> dict[str, Any]:

@@ -5,7 +5,12 @@ from typing import Annotated
 
 import typer
 
-from minutebook.cli.commands import decide, definitions, inbox, runs
+from minutebook.cli import bulk  # noqa: F401  adds itself to `runs`
+from minutebook.cli.decisions import decide, inbox
+from minutebook.cli.definitions import definitions
+from minutebook.cli.events import events
+from minutebook.cli.runs import runs
+from minutebook.cli.schedules import schedules
 from minutebook.cli.session import SESSION
 
 COMMANDS = "minutebook.commands"
@@ -35,7 +40,7 @@ def _options(
 def build() -> typer.Typer:
     """Assemble the command line: ours, and what other packages offer."""
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, callback=_options)
-    groups = {"runs": runs, "definitions": definitions}
+    groups = {"runs": runs, "definitions": definitions, "events": events, "schedules": schedules}
     for offered in sorted(entry_points(group=COMMANDS), key=lambda point: point.name):
         group, _, name = offered.name.rpartition(".")
         (groups[group] if group else app).command(name)(offered.load())

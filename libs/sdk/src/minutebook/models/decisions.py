@@ -1,5 +1,6 @@
 """Decisions as the API shows them, and what an answer says."""
 
+from typing import Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, ConfigDict, Field, JsonValue
@@ -44,6 +45,11 @@ class DecisionSummary(Shown):
     outcomes: tuple[DecisionOutcome, ...]
     state: DecisionState
     opened_at: AwareDatetime
+    kind: Literal["decision", "escalation"] = Field(
+        default="decision", description="an escalation asks how a failed step goes on"
+    )
+    due_at: AwareDatetime | None = Field(default=None, description="when it is reminded, or passed on to another role")
+    escalated_to: str | None = Field(default=None, description="the role that may answer it, too, since it was due")
     artifact_step: str | None = Field(description="the step whose artefact is decided on")
     may_answer: bool = Field(description="whether it is open and the caller holds the role")
 

@@ -19,6 +19,7 @@ from minutebook.models.states import (
     StepState,
     TriggerKind,
 )
+from minutebook.models.waiting import WaitingFor
 
 START_RUNS_MAX = 500
 """Runs that can be started by one request."""
@@ -37,6 +38,7 @@ class StartRunRequest(Sent):
     project_id: str | None = Field(
         default=None, max_length=200, description="key of the project that it is filed under"
     )
+    variant: str | None = Field(default=None, max_length=64, description="one of the definition's variants")
 
 
 class StartRunItem(StartRunRequest):
@@ -66,6 +68,8 @@ class StartRunsRequest(Sent):
 
 class ReasonRequest(Sent):
     """Why, for the record."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "frozen until Monday"}]})
 
     reason: str | None = Field(default=None, min_length=1, max_length=2_000)
 
@@ -106,6 +110,8 @@ class RunSummary(Shown):
     created_at: AwareDatetime
     finished_at: AwareDatetime | None
     cost_microdollars: Microdollars
+    variant: str | None = None
+    parent: UUID | None = Field(default=None, description="the run that this one restarts or was forked from")
 
 
 class TriggerView(Shown):
@@ -114,6 +120,8 @@ class TriggerView(Shown):
     kind: TriggerKind
     key: str | None = Field(description="unique per definition: what makes a repeated start the same run")
     source: str | None
+    event_id: UUID | None = Field(default=None, description="the inbound event")
+    slot: str | None = Field(default=None, description="the local time of the schedule's slot")
 
 
 class UsageView(Shown):
@@ -146,7 +154,7 @@ class AttemptView(Shown):
 
 
 class StepView(Shown):
-    """Where a step stands. Branches of a parallel step follow it as `<step>.<branch>`."""
+    """Where a step stands. Its branches follow it as `<step>.<branch>`, its items as `<step>.<index>` from 0."""
 
     key: str
     name: str | None
@@ -159,21 +167,10 @@ class StepView(Shown):
     artifact_state: ArtifactState | None
     failure_class: FailureClass | None
     message: str | None
-    retry_at: AwareDatetime | None
+    retry_at: AwareDatetime | None = Field(description="when it is tried again, after a failure")
+    begins_at: AwareDatetime | None = Field(default=None, description="when it begins, while its `wait` lasts")
     cost_microdollars: Microdollars
     attempts: tuple[AttemptView, ...] = Field(description="every execution in all rounds, oldest first")
-
-
-class WaitingFor(Shown):
-    """An open decision that the run waits for."""
-
-    decision_id: UUID
-    step: str
-    title: str
-    role: str
-    outcomes: tuple[DecisionOutcome, ...]
-    opened_at: AwareDatetime
-    may_answer: bool = Field(description="whether the caller holds the role")
 
 
 class EffectView(Shown):
@@ -204,14 +201,15 @@ class RunView(RunSummary):
     failure_class: FailureClass | None
     worked_seconds: float = Field(description="time spent working; waiting for a person does not count")
     steps: tuple[StepView, ...] = Field(description="every step of the definition, in order, reached or not")
-    waiting_for: tuple[WaitingFor, ...]
+    waiting_for: tuple[WaitingFor, ...] = Field(description="what it waits for now; nothing while it works")
+    forks: tuple[UUID, ...] = Field(default=(), description="runs that restart or go on from this one, oldest first")
     effects: tuple[EffectView, ...]
 
 
 class HistoryEntry(Shown):
-    """One fact of a run, or of an attempt, a decision or an effect of it."""
+    """One fact of a run, or of an attempt, a decision, a wait or an effect of it."""
 
-    stream: Literal["run", "attempt", "decision", "effect"]
+    stream: Literal["run", "attempt", "decision", "wait", "effect"]
     stream_id: UUID
     version: int = Field(description="counts the facts of its stream from 1")
     type: str = Field(description="for example `decision.answered`")
