@@ -9,7 +9,7 @@ from uuid import UUID
 
 from contracts.envelope import Address
 from contracts.errors import MinutebookError, Unavailable
-from contracts.events.run import RunStepQueued
+from contracts.events.run import RunStepCancelled, RunStepQueued
 from libs.clock import monotonic
 from libs.config import Settings
 from libs.domain import attempt
@@ -137,7 +137,7 @@ def _unheld(head: HeadView) -> bool:
 
 
 class RunsEnded:
-    """Cancels the open attempts of runs that were cancelled or failed."""
+    """Cancels the open attempts of runs that were cancelled or failed, and those that their run waits for no more."""
 
     def __init__(self, owner: Owner[attempt.State, attempt.Command], store: Store, hand: Hand) -> None:
         self._owner = owner
@@ -149,12 +149,32 @@ class RunsEnded:
 
         Only attempts that were queued before the run's end are meant: a message may come late, after a retry.
         """
+        if type_ == "run.step_cancelled":
+            return await self._steps_cancelled(addresses)
         ended = {address.stream_id: address for address in addresses}
         load = await self._store.load("run", dict.fromkeys(ended, 0))
         over = {
             attempt_id: _End(run_id, type_.replace("run.", "run "), address.traceparent)
             for run_id, address in ended.items()
             for attempt_id in _queued_before(load.streams[run_id], address.version)
+        }
+        failures = await self._cancel(over)
+        return {over[attempt_id].run_id: error for attempt_id, error in failures.items()}
+
+    async def _steps_cancelled(self, addresses: Sequence[Address]) -> Failures:
+        """Cancel the attempts that these facts name, such as those of branches that lost."""
+        traces = {(address.stream_id, address.version): address.traceparent for address in addresses}
+        after: dict[UUID, int] = {}
+        for run_id, version in traces:
+            after[run_id] = min(after.get(run_id, version), version - 1)
+        load = await self._store.load("run", after)
+        over = {
+            recorded.event.attempt_id: _End(run_id, recorded.event.reason, traces[run_id, recorded.version])
+            for run_id, stream in load.streams.items()
+            for recorded in stream.events
+            if (run_id, recorded.version) in traces
+            and isinstance(recorded.event, RunStepCancelled)
+            and recorded.event.attempt_id is not None
         }
         failures = await self._cancel(over)
         return {over[attempt_id].run_id: error for attempt_id, error in failures.items()}
@@ -195,7 +215,7 @@ class RunsEnded:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How the run of an attempt ended."""
+    """Why an attempt is to stop, and whose it is."""
 
     run_id: UUID
     reason: str
