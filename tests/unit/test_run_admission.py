@@ -21,11 +21,11 @@ def world(concurrency: Concurrency = ONE, **changes: object) -> World:
 
 
 def granted(run_id: UUID) -> a.AdmissionGranted:
-    return a.AdmissionGranted(at=START, run_id=run_id, **FACTS)  # type: ignore[arg-type]  # a table of plain values
+    return a.AdmissionGranted(at=START, run_id=run_id, **FACTS)
 
 
 def queued(run_id: UUID) -> a.AdmissionQueued:
-    return a.AdmissionQueued(at=START, run_id=run_id, mode="queue", **FACTS)  # type: ignore[arg-type]  # as above
+    return a.AdmissionQueued(at=START, run_id=run_id, mode="queue", **FACTS)
 
 
 def started() -> World:

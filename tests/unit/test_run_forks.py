@@ -125,7 +125,7 @@ def test_a_version_of_the_history_is_a_point() -> None:
     assert child.state.step("plan").status == "queued"
     for point in ({"at_version": 999}, {"from_step": "after"}, {"from_step": "nowhere"}):
         with pytest.raises(Rejected) as error:
-            fork(world, **point)  # type: ignore[arg-type]  # one of the two
+            fork(world, **point)
         assert error.value.status == 422
 
 

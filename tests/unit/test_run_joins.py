@@ -152,7 +152,7 @@ class TestItemWrites:
         }
         step = write("file", **(values | fields))
         world = World(bundle_of(agent("plan"), review("ok"), step)).start()
-        issues = [{"team": "x", "issue": {"title": "one"}}, {"team": "y", "issue": {"title": "two"}}]
+        issues: JsonValue = [{"team": "x", "issue": {"title": "one"}}, {"team": "y", "issue": {"title": "two"}}]
         return world.succeed("plan", {"issues": issues}).answer("ok", "approve")
 
     def test_each_item_is_an_effect_of_its_own(self) -> None:
