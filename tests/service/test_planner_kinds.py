@@ -183,6 +183,7 @@ async def world(database: Database) -> AsyncIterator[World]:
         record = await stack.enter_async_context(open_record(database))
         bus = ListeningBus()
         tools = await record.tools(bus)
+        assert tools.pool is not None
         stack.push_async_callback(tools.pool.close)
         build(tools)
         who = Principal(
