@@ -1,9 +1,10 @@
-"""`minutebook dev`, `minutebook demo` and `minutebook definitions validate`: what they take.
+"""`minutebook dev`, `minutebook demo` and `minutebook definitions validate` and `schema`: what they take.
 
 Every `minutebook` command reads this file to offer these. What they do is imported when one of them is run, since the
 servers' libraries take seconds to import and an inbox must not wait for them.
 """
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,14 @@ DataDirOption = Annotated[Path | None, typer.Option("--data-dir", help="folder t
 DefinitionsOption = Annotated[Path, typer.Option("--definitions", help="folder of definitions to sync at the start")]
 PortOption = Annotated[int, typer.Option("--port", help="port of the API; 0 takes a free one", min=0, max=65535)]
 ResetOption = Annotated[bool, typer.Option("--reset", help="begin with an empty history")]
+
+
+class FileKind(StrEnum):
+    """The files that have a schema."""
+
+    WORKFLOW = "workflow"
+    SOURCES = "sources"
+    SERVER = "server"
 
 
 def demo(
@@ -59,3 +68,12 @@ def validate(
     from services.dev.validation import check_folder
 
     check_folder(folder, as_json=as_json or SESSION.json)
+
+
+def schema(
+    of: Annotated[FileKind, typer.Argument(help="the file that it describes")] = FileKind.WORKFLOW,
+) -> None:
+    """Print the JSON Schema of a workflow's YAML, or of sources.yaml or a server's, for an editor."""
+    from services.dev.validation import print_schema
+
+    print_schema(of.value)
