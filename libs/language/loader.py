@@ -10,7 +10,7 @@ from libs.language.grammar import SERVER_FILE, SOURCES_FILE, WORKFLOW_FILE
 from libs.language.hashing import content_hash
 from libs.language.model import DEFAULT_VARIANT, Bundle, Folder
 from libs.language.outline import Outline
-from libs.language.problems import Problems
+from libs.language.problems import PROBLEMS_MAX, Problems
 from libs.language.reader import read
 from libs.language.rules import check_workflow
 from libs.language.scalars import ID
@@ -97,6 +97,8 @@ def _workflow(bundle: BundleFiles, declared: Declared, problems: Problems) -> _D
         return None
     draft = _Draft(workflow, check_workflow(workflow, directory=bundle.directory, declared=declared))
     _attach(draft.outline, bundle, draft, problems)
+    if len(problems) >= PROBLEMS_MAX:
+        return draft  # no more can be told, and each variant would find the same ones
     for variant in derive(workflow):
         outline = check_workflow(variant.workflow, directory=bundle.directory, declared=declared)
         _attach(outline, bundle, draft, variant.problems)

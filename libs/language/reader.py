@@ -23,6 +23,12 @@ from libs.language.nodes import Mapping, Node, Scalar, Sequence, label, plain_sc
 from libs.language.problems import Problems
 
 FILE_CHARS_MAX = 200_000
+"""Of a prompt or a schema."""
+
+YAML_CHARS_MAX = 64_000
+VALUES_MAX = 10_000
+"""Of a YAML file. Reading YAML takes some 50 µs per value: a file at the limit takes half a second."""
+
 DEPTH_MAX = 24
 
 
@@ -51,8 +57,8 @@ def unkeepable(text: str) -> str | None:
 
 def read(file: str, text: str, problems: Problems, *, path: str) -> Node | None:
     """Read one document. Returns None after noting why it cannot be read; `path` names the document in problems."""
-    if len(text) > FILE_CHARS_MAX:
-        problems.add(file, None, path, f"{len(text)} characters; at most {FILE_CHARS_MAX} are read")
+    if len(text) > YAML_CHARS_MAX:
+        problems.add(file, None, path, f"{len(text)} characters; at most {YAML_CHARS_MAX} of YAML are read")
         return None
     try:
         node = _Reader(normalise(text)).document()
@@ -78,6 +84,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._events: Iterator[Any] = iter(YAML(typ="safe", pure=True).parse(text))
+        self._values = 0
 
     def document(self) -> Node:
         node: Node | None = None
@@ -93,6 +100,9 @@ class _Reader:
         return node
 
     def _node(self, event: Any, depth: int) -> Node:
+        self._values += 1
+        if self._values > VALUES_MAX:
+            raise _RefusedError(_line(event), f"more than {VALUES_MAX} keys and values")
         if depth > DEPTH_MAX:
             raise _RefusedError(_line(event), f"nested deeper than {DEPTH_MAX} levels")
         if isinstance(event, AliasEvent) or event.anchor:

@@ -4,12 +4,16 @@ A rule judges only what passed the checks of its structure, so that one slip is 
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from libs.language import nodes
 from libs.language.outline import Outline
 from libs.language.shapes import Checked
 from libs.language.step_rules import Declared, check_step, path_objection, source_objection
 from libs.language.templates import check_concurrency_key
+
+STEPS_MAX: Final = 200
+"""Steps and branches of a workflow: a plan looks at all of them, and so does the page of a run."""
 
 
 def check_workflow(workflow: Checked, *, directory: str, declared: Declared) -> Outline:
@@ -18,7 +22,8 @@ def check_workflow(workflow: Checked, *, directory: str, declared: Declared) -> 
     _check_triggers(workflow, declared)
     _check_roles(workflow)
     _check_context(workflow)
-    _check_keys(workflow)
+    if not _check_keys(workflow):
+        return Outline(())
     if concurrency := workflow.get("concurrency"):
         check_concurrency_key(concurrency)
     outline = Outline.of(workflow)
@@ -91,11 +96,16 @@ def _check_context(workflow: Checked) -> None:
             context.refuse(key, f"`{twice}` is listed twice")
 
 
-def _check_keys(workflow: Checked) -> None:
-    """Stages are unique among stages; steps and branches among each other."""
+def _check_keys(workflow: Checked) -> bool:
+    """Stages are unique among stages; steps and branches among each other. False when there are too many to judge."""
     stages = workflow.get("stages") or ()
+    steps = tuple(_steps_and_branches(stages))
+    if len(steps) > STEPS_MAX:
+        workflow.refuse("stages", f"{len(steps)} steps and branches; at most {STEPS_MAX} are read")
+        return False
     _check_unique(stages, "stage")
-    _check_unique(_steps_and_branches(stages), "step")
+    _check_unique(steps, "step")
+    return True
 
 
 def _steps_and_branches(stages: tuple[Checked, ...]) -> Iterator[Checked]:
@@ -106,7 +116,7 @@ def _steps_and_branches(stages: tuple[Checked, ...]) -> Iterator[Checked]:
                 yield from step.get("parallel") or ()
 
 
-def _check_unique(named: Iterator[Checked] | tuple[Checked, ...], what: str) -> None:
+def _check_unique(named: tuple[Checked, ...], what: str) -> None:
     seen: dict[str, int] = {}
     for item in named:
         key = item.get("key")

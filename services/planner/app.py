@@ -17,7 +17,7 @@ from contracts.subjects import DURABLES
 from libs.owner import Publisher
 from libs.process import Service, Tools, envelope_handler, wake_handler
 from libs.process.asks import answer, answer_together
-from services.planner.definitions import Definitions
+from services.planner.definitions import Definitions, load_in_a_thread
 from services.planner.runs import Runs
 
 
@@ -25,7 +25,7 @@ def build(tools: Tools) -> Service:
     """Build the planner on its own connections."""
     publisher = Publisher(tools.bus, tools.store)
     runs = Runs(tools.store, publisher)
-    definitions = Definitions(tools.store, publisher)
+    definitions = Definitions(tools.store, publisher, load=load_in_a_thread)
 
     answer_together(tools.bus, tools.store, StartRun, runs.start)
     answer(tools.bus, tools.store, StartRuns, runs.start_many)

@@ -1,5 +1,7 @@
 """Definitions: a whole folder is checked at once; then each thing that changed becomes a fact."""
 
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from uuid import UUID
 
 from contracts import ids
@@ -15,11 +17,25 @@ from libs.language.loader import load_folder
 from libs.language.model import Bundle, Folder, Server, Source
 from libs.owner import Item, Owner, Publisher
 
+Loader = Callable[[Mapping[str, str]], Awaitable[Folder]]
+"""Checks a folder as `libs.language.loader.load_folder` does."""
+
+
+async def load_here(files: Mapping[str, str]) -> Folder:
+    """Check a folder at once, which holds up everything else in the process for as long as it takes."""
+    return load_folder(files)
+
+
+async def load_in_a_thread(files: Mapping[str, str]) -> Folder:
+    """Check a folder beside everything else that the process does."""
+    return await asyncio.to_thread(load_folder, files)
+
 
 class Definitions:
-    """The owner of `definition`."""
+    """The owner of `definition`. A large folder takes seconds to check: where runs are planned too, beside them."""
 
-    def __init__(self, store: EventStore, publisher: Publisher) -> None:
+    def __init__(self, store: EventStore, publisher: Publisher, *, load: Loader = load_here) -> None:
+        self._load = load
         self._owner: Owner[definition.State, definition.Command] = Owner(
             definition.CATEGORY, definition.decide, store=store, publisher=publisher
         )
@@ -33,7 +49,7 @@ class Definitions:
         """
         if not is_administrator(ask.principal):
             raise Rejected("definition.not_yours", "definitions are synced by administrators", status=403)
-        things = _things(load_folder(ask.files))
+        things = _things(await self._load(ask.files))
         items = [self._item(ask, thing) for thing in things]
         results = await self._owner.handle(items)
         synced = []

@@ -31,7 +31,8 @@ from libs.language.model import (
     ScheduleTrigger,
     Source,
 )
-from libs.language.reader import FILE_CHARS_MAX
+from libs.language.reader import FILE_CHARS_MAX, VALUES_MAX, YAML_CHARS_MAX
+from libs.language.rules import STEPS_MAX
 from libs.language.scalars import DURATION_MAX, ID, KEY, ROLE, TEXT_CHARS_MAX
 from libs.language.shapes import Shape
 from libs.language.syntax import EXPRESSION_CHARS_MAX
@@ -258,8 +259,10 @@ def test_the_closed_sets_are_told_whole() -> None:
         f"each {BACKOFF_JITTER:.0%} sooner or later".replace("%", " %"),
         f"At most {EXPRESSION_CHARS_MAX:,} characters and {syntax.DEPTH_MAX} levels.",
         f"up to {TEXT_CHARS_MAX:,} characters",
-        f"up to {FILE_CHARS_MAX:,} characters, {reader.DEPTH_MAX} levels; a folder up to {FILES_MAX:,} files and "
+        f"up to {FILE_CHARS_MAX:,} characters; a folder up to {FILES_MAX:,} files and "
         f"{DEFINITIONS_BYTES_MAX >> 10} KiB together",
+        f"up to {YAML_CHARS_MAX:,} characters, {VALUES_MAX:,} keys and values, {reader.DEPTH_MAX} levels",
+        f"up to {STEPS_MAX} steps and branches",
         f"up to {DURATION_MAX.days} days",
         f"There are at most {VARIANTS_MAX} of them",
         f"at most `{CALL_TIMEOUT_MAX.seconds}s`",

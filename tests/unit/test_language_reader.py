@@ -5,7 +5,7 @@ import pytest
 from contracts.errors import Rejected
 from libs.language.nodes import plain
 from libs.language.problems import Problems
-from libs.language.reader import DEPTH_MAX, FILE_CHARS_MAX, read
+from libs.language.reader import DEPTH_MAX, VALUES_MAX, YAML_CHARS_MAX, read
 
 
 def value_of(text: str) -> object:
@@ -114,10 +114,16 @@ def test_every_defect_is_told() -> None:
 
 
 def test_depth_is_limited_before_the_rest_is_read() -> None:
-    [(_, _, message)] = problems_of("[" * 100_000)
+    [(_, _, message)] = problems_of("[" * 50_000)
     assert f"deeper than {DEPTH_MAX}" in message
 
 
 def test_size_is_limited() -> None:
-    [(_, _, message)] = problems_of("a" * (FILE_CHARS_MAX + 1))
+    [(_, _, message)] = problems_of("a" * (YAML_CHARS_MAX + 1))
     assert "characters" in message
+
+
+def test_the_number_of_values_is_limited_before_the_rest_is_read() -> None:
+    [(line, _, message)] = problems_of("a:\n" + "- 1\n" * (VALUES_MAX + 5))
+    assert line == VALUES_MAX - 1
+    assert f"more than {VALUES_MAX} keys and values" in message

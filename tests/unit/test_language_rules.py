@@ -4,6 +4,7 @@ import pytest
 
 from contracts.errors import Rejected
 from libs.language.loader import load_folder
+from libs.language.rules import STEPS_MAX
 
 HEAD = """\
 workflow:
@@ -504,3 +505,9 @@ def test_sources(text: str, path: str, message: str) -> None:
 def test_servers(old: str, new: str, path: str, message: str) -> None:
     text = OTHERS["mcp/github.yaml"].replace(old, new)
     assert_one(problems_of(steps(DRAFT), **{"mcp/github.yaml": text}), 1, path, message)
+
+
+def test_the_number_of_steps_is_limited() -> None:
+    many = [f"{{ key: s{count}, kind: gate, gate: context.a }}" for count in range(STEPS_MAX + 1)]
+    assert_one(problems_of(steps(*many)), 4, "stages", f"{STEPS_MAX + 1} steps and branches; at most {STEPS_MAX}")
+    load_folder({**OTHERS, "workflows/w/workflow.yaml": steps(*many[:STEPS_MAX])})
