@@ -96,12 +96,15 @@ class Ledger:
             stream = load.streams[effect_id]
             if stream.tenant_group is not None and (effect := fold(stream)).status == "declared":
                 trace = stream.events[0].metadata.traceparent
-                self._turns.wait(Turn(effect_id, stream.tenant_group, effect, trace, arm=wanted[effect_id]))
+                self._turns.wait(
+                    Turn(effect_id, stream.version, stream.tenant_group, effect, trace, arm=wanted[effect_id])
+                )
         return await self._fill()
 
     async def drain(self, within: timedelta) -> None:
         """Begin nothing more and let the calls under way end; what has not ended then is in doubt, and says so."""
         self._draining = True
+        await self._hand_over()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=within.total_seconds())
         left = list(self._calls.values())
@@ -115,6 +118,17 @@ class Ledger:
         for call, result in zip(left, results, strict=True):
             if isinstance(result, MinutebookError):
                 _log.warning("call left unreported", effect_id=str(call.effect_id), code=result.code)
+
+    async def _hand_over(self) -> None:
+        """Let another replica begin what waits here at once, not when its watchdog looks."""
+        waiting = self._turns.give_up()
+        if not waiting:
+            return
+        try:
+            now = await self._store.now()
+            await self._store.move_wakes("effect", [(turn.effect_id, turn.version, now) for turn in waiting])
+        except Unavailable as error:
+            _log.warning("effects that wait are not handed over", effects=len(waiting), code=error.code)
 
     async def _fill(self) -> dict[UUID, MinutebookError]:
         failures: dict[UUID, MinutebookError] = {}

@@ -20,6 +20,7 @@ class Turn:
     """An effect that was declared when it was read, and the arm that its run asks for."""
 
     effect_id: UUID
+    version: int
     tenant_group: UUID
     effect: State
     traceparent: str | None
@@ -67,3 +68,10 @@ class Turns:
                 self._queues[server] = queue  # behind the other servers
         self._waiting -= len(taken)
         return taken
+
+    def give_up(self) -> list[Turn]:
+        """All that wait, who do not wait here any more."""
+        given_up = [turn for queue in self._queues.values() for turn in queue.values()]
+        self._queues.clear()
+        self._waiting = 0
+        return given_up

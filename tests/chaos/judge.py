@@ -89,7 +89,7 @@ async def judge(ground: Ground, fleet: Fleet, people: People) -> Findings:
     findings.violated(_accepted_runs(people.runs, runs))
     findings.violated(_ends(runs, effects))
     findings.violated(_target(ground.calls(), effects, findings.counts))
-    findings.violated(_doubts(effects, fleet.deaths))
+    findings.violated(_doubts(effects, fleet.deaths, findings.counts))
     findings.violated(_approved(await ground.fetch(_ANSWERS), people.told, runs, effects))
     findings.violated(
         f"step {row['step']} round {row['round']} of run {row['run_id']} succeeded {row['times']} times, "
@@ -148,14 +148,19 @@ def _target(calls: Sequence[Any], effects: Sequence[Any], counts: Counter[str]) 
     yield from (f"effect {key} was written and is not in the history" for key in seen)
 
 
-def _doubts(effects: Sequence[Any], deaths: Collection[Death]) -> Iterable[str]:
+def _doubts(effects: Sequence[Any], deaths: Collection[Death], counts: Counter[str]) -> Iterable[str]:
     """Only the end of the one that calls, while it calls, leaves a doubt."""
-    killed = [death.at for death in deaths if death.service == "effects"]
+    killed = sorted(death.at for death in deaths if death.service == "effects")
+    of_one: Counter[float] = Counter()
     for effect in effects:
         if effect["state"] == "in_doubt":
             since = effect["pending_at"]
-            if not any(since - CLOCKS_SECONDS <= at <= since + CALL_WINDOW_SECONDS for at in killed):
+            first = next((at for at in killed if at >= since - CLOCKS_SECONDS), None)
+            if first is None or first > since + CALL_WINDOW_SECONDS:
                 yield f"effect {effect['run_id']}:{effect['key']} is in doubt, and nobody was killed at its call"
+            else:
+                of_one[first] += 1
+    counts["effects in doubt of one kill, at most"] = max(of_one.values(), default=0)
 
 
 def _approved(

@@ -302,6 +302,16 @@ async def test_only_what_is_called_at_once_is_announced(world: World) -> None:
     assert waiting not in {due.stream_id for due in await world.record.store.due("effect", limit=10)}
 
 
+async def test_what_waits_when_a_service_stops_is_due_at_once_for_another(world: World) -> None:
+    service, bus = await world.service(effect_calls_per_server=1, drain_seconds=0.05)
+    run_id = await world.run()
+    world.target.faults.append(Fault("hang"))
+    called, waiting = [await world.declare(run_id, key=f"pull_request:{number}") for number in range(2)]
+    await bus.tell("effects-history", "effect.declared", called, waiting)
+    await service.stop()
+    assert [due.stream_id for due in await world.record.store.due("effect", limit=10)] == [waiting]
+
+
 async def test_a_server_that_hangs_holds_up_no_other(world: World) -> None:
     await world.another_server("slow")
     _, bus = await world.service(effect_calls_per_server=2, drain_seconds=0.05)

@@ -11,7 +11,7 @@ _GROUP: Final = UUID(int=7)
 
 
 def turn(number: int, system: str = "github", *, group: UUID = _GROUP, arm: int = 0) -> Turn:
-    return Turn(UUID(int=number), group, State(status="declared", system=system), None, arm)
+    return Turn(UUID(int=number), 1, group, State(status="declared", system=system), None, arm)
 
 
 def names(turns: list[Turn]) -> list[int]:
@@ -62,3 +62,13 @@ def test_no_more_wait_than_there_is_room_for() -> None:
     turns.wait(turn(3))
     turns.wait(turn(4))
     assert [names(turns.take({})) for _ in range(3)] == [[1], [3], []]
+
+
+def test_what_is_given_up_waits_no_more() -> None:
+    turns = Turns(calls_max=1, calls_per_server_max=1, waiting_max=2)
+    for each in (turn(1), turn(2, "jira")):
+        turns.wait(each)
+    assert names(turns.give_up()) == [1, 2]
+    assert turns.take({}) == []
+    turns.wait(turn(3))
+    assert names(turns.take({})) == [3]
