@@ -160,7 +160,9 @@ class Worker:
         if claimed and now - self._looked < LOOK_BEHIND_SECONDS:
             return False
         self._looked = now
-        return bool(self._mine(await self._store.waiting()))
+        found = self._mine(await self._store.waiting())
+        self._subjects |= found  # of work whose bell was lost nothing else tells while other bells are heard
+        return bool(found)
 
     async def _begin(self, claimed: Sequence[Claimed]) -> None:
         """Record the starts of a batch of claims and carry each out as a task of its own."""

@@ -184,7 +184,9 @@ class Shop:
     async def advance(self, by: timedelta) -> None:
         await execute(self.owner_pool, "update clock_shift set shift = shift + $1::interval", by)
 
-    async def run(self, attempts: int = 1, *, request: BlobRef | None = None, **fields: Any) -> tuple[UUID, list[UUID]]:
+    async def run(
+        self, attempts: int = 1, *, request: BlobRef | None = None, queue: str = "default", **fields: Any
+    ) -> tuple[UUID, list[UUID]]:
         """A running run with attempts that are ready."""
         run_id, attempt_ids = mint(), [mint() for _ in range(attempts)]
         events: list[Event] = [
@@ -210,12 +212,12 @@ class Shop:
                 round=1,
                 number=number,
                 executor="echo",
-                queue="default",
+                queue=queue,
                 request=request or ref,
             )
             state = attempt.evolve(attempt.CATEGORY.initial, queued)
             columns = attempt.CATEGORY.columns(state)
-            births.append(BirthRow("attempt", attempt_id, queued, "queued", columns, None, "work.echo.default"))
+            births.append(BirthRow("attempt", attempt_id, queued, "queued", columns, None, f"work.echo.{queue}"))
             events.append(RunStepQueued(at=AT, step="draft", round=1, attempt=number, attempt_id=attempt_id))
         await self.append_run(run_id, *events, births=tuple(births), blobs=blobs)
         return run_id, attempt_ids
@@ -430,6 +432,17 @@ async def test_work_of_ended_runs_does_not_hide_what_stands_behind_it(shop: Shop
         await shop.append_run(run_id, RunCancelled(at=AT, reason="stop"))
     _, (attempt_id,) = await shop.run()
     runner = shop.runner(runner_slots=1, runner_idle_seconds=300.0).start()
+
+    bell = Delivered("work.echo.default", b'{"count":1}', {}, 1)
+    assert await runner.worker.on_bell([bell]) == [ACK]
+
+    await shop.wait(attempt_id, "Queued", "Started", "Succeeded")
+
+
+async def test_work_whose_bell_was_lost_is_claimed_with_what_was_heard_of(shop: Shop) -> None:
+    """Found by the simulation, seed 171: the runner saw it, claimed what it had heard of, and saw it again for ever."""
+    _, (attempt_id,) = await shop.run(queue="quiet")
+    runner = shop.runner(runner_idle_seconds=300.0).start()
 
     bell = Delivered("work.echo.default", b'{"count":1}', {}, 1)
     assert await runner.worker.on_bell([bell]) == [ACK]
