@@ -27,6 +27,7 @@ from contracts.events.run import (
     RunFailed,
     RunResumed,
     RunStarted,
+    RunStepCancelled,
     RunStepQueued,
     Trigger,
     UserRef,
@@ -642,6 +643,29 @@ async def test_the_end_of_a_run_reaches_its_running_and_queued_attempts(shop: Sh
     async def stopped() -> None:
         assert executor.cancelled == [running]
         assert runner.worker.hand.claims() == []
+
+    await eventually(stopped)
+
+
+async def test_a_branch_that_lost_is_stopped_and_the_others_go_on(shop: Shop) -> None:
+    run_id, (loser, other) = await shop.run(2)
+    executor = GatedExecutor()
+    runner = shop.runner(executor, runner_slots=2).start()
+    await shop.wait(loser, "Queued", "Started")
+    await shop.wait(other, "Queued", "Started")
+    lost = RunStepCancelled(at=AT, step="build.left", attempt_id=loser, reason="build.right has succeeded")
+    version = await shop.append_run(run_id, lost)
+
+    told = [Address(stream_id=run_id, version=version, correlation=run_id)]
+    assert await runner.ended.on_facts("run.step_cancelled", told) == {}
+
+    *_, cancelled = await shop.wait(loser, "Queued", "Started", "Cancelled")
+    assert isinstance(cancelled, AttemptCancelled)
+    assert cancelled.reason == "build.right has succeeded"
+
+    async def stopped() -> None:
+        assert executor.cancelled == [loser]
+        assert [attempt_id for attempt_id, _ in runner.worker.hand.claims()] == [other]
 
     await eventually(stopped)
 
