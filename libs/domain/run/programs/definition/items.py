@@ -23,14 +23,16 @@ def each(walk: Walk, step: AgentStep | WriteStep, for_each: ForEach, key: str, s
     if not walk.state.step(key).holds_others:
         return
     names = [f"{key}.{index}" for index in range(walk.state.step(key).count)]
+    free = for_each.max_parallel - sum(walk.state.step(name).status in UNDER_WAY for name in names)
     for name in names:
-        record = walk.state.step(name)
-        fresh = record.status == "pending" or name in walk.again
-        if fresh and _under_way(walk, names) >= for_each.max_parallel:
+        before = walk.state.step(name).status
+        begins = before == "pending" or name in walk.again
+        if before == "succeeded" or (begins and free <= 0):
             continue
         follow(walk, step, name, stepper)
         if not walk.moving:
             return
+        free += (before in UNDER_WAY) - (walk.state.step(name).status in UNDER_WAY)
     if still_failed(walk, names):
         return
     if all(walk.state.step(name).status == "succeeded" for name in names):
@@ -55,6 +57,3 @@ def _enter(walk: Walk, for_each: ForEach, key: str) -> bool:
     )
     return True
 
-
-def _under_way(walk: Walk, names: list[str]) -> int:
-    return sum(walk.state.step(name).status in UNDER_WAY for name in names)

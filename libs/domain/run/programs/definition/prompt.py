@@ -49,11 +49,25 @@ def prompt_of(walk: Walk, step: AgentStep, key: str) -> str:
     item = walk.item_of(key)
     if item is not None:
         parts.append(_section("Item", {"index": item[0], "item": item[1]}))
-    parts += [_section(f"Output of {name}", value) for name, value in walk.outputs().items()]
+    parts += _outputs(walk)
     feedback = walk.comments.get(key) or _feedback_of(walk, key)
     if feedback is not None:
         parts.append(_feedback(walk, feedback))
     return "\n\n".join(parts) + "\n"
+
+
+def _outputs(walk: Walk) -> list[str]:
+    """What earlier steps handed off, each in its section."""
+    sections = []
+    for step in walk.steps:
+        record = walk.state.step(step.key)
+        if record.output is None or record.status != "succeeded":
+            continue
+        name = f"{step.key}:{record.output.digest}"
+        if name not in walk.told:
+            walk.told[name] = _section(f"Output of {step.key}", walk.artefact(record.output))
+        sections.append(walk.told[name])
+    return sections
 
 
 def _feedback_of(walk: Walk, key: str) -> Feedback | None:
