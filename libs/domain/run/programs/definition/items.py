@@ -56,4 +56,3 @@ def _enter(walk: Walk, for_each: ForEach, key: str) -> bool:
         )
     )
     return True
-
