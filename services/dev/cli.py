@@ -1,4 +1,4 @@
-"""`minutebook dev`, `minutebook demo` and `minutebook definitions validate` and `schema`: what they take.
+"""`minutebook dev`, `demo` and `definitions validate`, `schema` and `simulate`: what they take.
 
 Every `minutebook` command reads this file to offer these. What they do is imported when one of them is run, since the
 servers' libraries take seconds to import and an inbox must not wait for them.
@@ -77,3 +77,39 @@ def schema(
     from services.dev.validation import print_schema
 
     print_schema(of.value)
+
+
+def simulate(
+    target: Annotated[str, typer.Argument(help="a folder like definitions/, or the id of a shipped workflow")],
+    workflow: Annotated[str | None, typer.Option(help="which workflow of the folder, where it has several")] = None,
+    variant: Annotated[str | None, typer.Option(help="one of the workflow's variants")] = None,
+    context: Annotated[list[str], typer.Option("--context", "-c", help="KEY=VALUE, repeated")] = [],  # noqa: B006
+    context_json: Annotated[str | None, typer.Option(help="the whole context as JSON or @FILE")] = None,
+    outputs: Annotated[
+        Path | None, typer.Option(help="JSON file: step → what it hands off; else the least that its schema takes")
+    ] = None,
+    recorded: Annotated[
+        str | None, typer.Option("--run", help="take outputs and answers of this run, from the server")
+    ] = None,
+    answer: Annotated[
+        list[str],
+        typer.Option(help="STEP=OUTCOME of a decision, repeated for its next rounds; else it is approved"),
+    ] = [],  # noqa: B006
+    at: Annotated[str | None, typer.Option(help="when it begins, as 2026-11-29T12:00; else now")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one object and nothing else")] = False,
+) -> None:
+    """Walk a workflow in memory: its path, decisions, waits, would-be writes and cost. Nothing is called."""
+    from minutebook.cli.values import instant, json_object, pairs
+    from services.dev.simulate import run_simulation
+
+    run_simulation(
+        target,
+        workflow=workflow,
+        variant=variant,
+        context={**json_object("--context-json", context_json), **pairs("--context", context)},
+        outputs=outputs,
+        recorded=recorded,
+        answers=answer,
+        at=instant("--at", at),
+        as_json=as_json or SESSION.json,
+    )
