@@ -1,19 +1,32 @@
-"""A human task: opened with a step, answered once by a holder of its role, or withdrawn with its run."""
+"""A human task: opened with a step, answered once by a holder of its role, or withdrawn with its step or its run.
+
+While nobody answers it is reminded once, and given to a second role after that; each is a fact, so that whoever tells
+people of it tells them once.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Final, assert_never
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, assert_never
 from uuid import UUID
 
 from contracts.base import Actor, BlobRef, Event, Frozen, Principal
 from contracts.errors import Rejected
-from contracts.events.decision import DecisionAnswered, DecisionOpened, DecisionWithdrawn
+from contracts.events.decision import (
+    DecisionAnswered,
+    DecisionEscalated,
+    DecisionOpened,
+    DecisionReminded,
+    DecisionWithdrawn,
+)
 from contracts.events.run import RoleBinding, UserRef
 from libs.domain import lifecycle
-from libs.domain.access import holds, sees_run
-from libs.domain.core import NOTHING, Category, Decided, Guard, facts, never
+from libs.domain.access import holds, is_administrator, sees_run
+from libs.domain.core import NOTHING, Category, Decided, Guard, facts
 from minutebook.models.states import DecisionOutcome
+
+ADMIN: Final = "admin"
+"""What is escalated to this role may be answered by administrators, whatever it is bound to."""
 
 _UNBOUND: Final = RoleBinding()
 
@@ -43,7 +56,12 @@ class State:
     command_id: UUID | None = None
     answered_at: datetime | None = None
     withdrawn_because: str | None = None
+    kind: Literal["decision", "escalation"] = "decision"
     due_at: datetime | None = None
+    window: timedelta = timedelta(0)
+    escalate_to: str | None = None
+    escalate_binding: RoleBinding = _UNBOUND
+    reminded_at: datetime | None = None
     escalated_to: str | None = None
 
 
@@ -59,13 +77,14 @@ class Answer(Frozen):
 
 
 class Withdraw(Frozen):
-    """The run ended: nobody needs to answer any more. Holds only while it is over."""
+    """Nobody needs to answer any more. `run_over` holds only while the run is over."""
 
     reason: str
+    run_over: bool
 
 
 class Look(Frozen):
-    """Nothing to say: only moves a wake that has passed."""
+    """Say what its time has come for; moves a wake that has passed."""
 
 
 Command = Answer | Withdraw | Look
@@ -86,24 +105,59 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
             if state.status != "open" or state.run_id is None:
                 return NOTHING
             # The message may be older than a retry that opened the run again, with this decision in it.
-            return facts(
-                DecisionWithdrawn(at=now, reason=command.reason),
-                guards=(Guard("run", state.run_id, lifecycle.RUN_OVER),),
-            )
+            guards = (Guard("run", state.run_id, lifecycle.RUN_OVER),) if command.run_over else ()
+            return facts(DecisionWithdrawn(at=now, reason=command.reason), guards=guards)
         case Look():
-            return NOTHING
+            return _look(state, now)
         case _:
             assert_never(command)
+
+
+def _next_at(state: State) -> datetime | None:
+    """When a decision that nobody answers is reminded, then escalated. Late reminders leave the whole second window."""
+    if state.status != "open":
+        return None
+    if state.reminded_at is None:
+        return state.due_at
+    if state.escalate_to is not None and state.escalated_to is None:
+        return state.reminded_at + state.window
+    return None
+
+
+def _look(state: State, now: datetime) -> Decided:
+    at = _next_at(state)
+    if at is None or now < at or state.run_id is None:
+        return NOTHING
+    guards = (Guard("run", state.run_id, lifecycle.RUN_OPEN),)
+    if state.reminded_at is None:
+        return facts(DecisionReminded(at=now), guards=guards)
+    assert state.escalate_to is not None, "only what names a second role is escalated"
+    return facts(DecisionEscalated(at=now, role=state.escalate_to, binding=state.escalate_binding), guards=guards)
+
+
+def _roles(state: State) -> Mapping[str, RoleBinding]:
+    """The roles whose holders may answer now."""
+    roles = {state.role: state.binding}
+    if state.escalated_to is not None:
+        roles[state.escalated_to] = state.escalate_binding
+    return roles
+
+
+def _may_answer(principal: Principal, state: State) -> bool:
+    if state.escalated_to == ADMIN and is_administrator(principal):
+        return True
+    return any(holds(principal, binding, project_id=state.project_id) for binding in _roles(state).values())
 
 
 def _answer(command: Answer, state: State, now: datetime) -> Decided:
     run_id, initiator = state.run_id, state.initiated_by
     if run_id is None or initiator is None or not sees_run(command.principal, initiator.id, state.project_id):
         raise Rejected("decision.not_found", "there is no such decision", status=404)
-    if not holds(command.principal, state.binding):
+    if not _may_answer(command.principal, state):
+        roles = " or ".join(repr(role) for role in _roles(state))
         raise Rejected(
             "decision.not_yours",
-            f"this decision is for the role {state.role!r}, which {command.principal.name} does not hold",
+            f"this decision is for the role {roles}, which {command.principal.name} does not hold",
             status=403,
             role=state.role,
         )
@@ -170,7 +224,16 @@ def evolve(state: State, event: Event) -> State:
                 initiated_by=event.initiated_by,
                 project_id=event.project_id,
                 opened_at=event.at,
+                kind=event.kind,
+                due_at=event.due_at,
+                window=timedelta(seconds=event.due_seconds or 0.0),
+                escalate_to=event.escalate_to,
+                escalate_binding=event.escalate_binding or _UNBOUND,
             )
+        case DecisionReminded():
+            return replace(state, reminded_at=event.at)
+        case DecisionEscalated():
+            return replace(state, escalated_to=event.role, escalate_binding=event.binding)
         case DecisionAnswered():
             return replace(
                 state,
@@ -210,7 +273,7 @@ CATEGORY: Final[Category[State]] = Category(
     evolve=evolve,
     status=lambda state: state.status,
     columns=_columns,
-    wake_at=never,
+    wake_at=lambda state, _now: _next_at(state),
     run_id=lambda state: state.run_id,
     terminal=lifecycle.terminal(lifecycle.DECISION),
 )

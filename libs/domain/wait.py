@@ -23,8 +23,6 @@ WATCHDOG: Final = timedelta(seconds=30)
 OPEN: Final = frozenset({"opening", "open"})
 """States in which a wait may take an event."""
 
-_RUN_OVER: Final = frozenset(lifecycle.RUN) - lifecycle.RUN_OPEN - {"absent"}
-
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -121,7 +119,7 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
             if state.status not in OPEN or state.run_id is None:
                 return NOTHING
             # The message may be older than a retry that opened the run again, with this wait in it.
-            guards = (Guard("run", state.run_id, _RUN_OVER),) if command.run_over else ()
+            guards = (Guard("run", state.run_id, lifecycle.RUN_OVER),) if command.run_over else ()
             return facts(WaitClosed(at=now, reason=command.reason), guards=guards)
         case Look():
             return NOTHING

@@ -8,9 +8,11 @@ from contracts.envelope import Address
 from contracts.errors import MinutebookError, Rejected
 from contracts.replies import DecisionAccepted
 from libs.canonical import blob
-from libs.domain.decision import Answer, Command, Look, State, Withdraw
+from libs.domain import run
+from libs.domain.decision import CATEGORY, Answer, Command, Look, State, Withdraw
 from libs.domain.lifecycle import RUN_OPEN
-from libs.eventstore.port import Heads
+from libs.domain.run.waiting import waits_for
+from libs.eventstore.port import Store
 from libs.owner import Item, Owner
 from libs.process import actor
 
@@ -20,9 +22,9 @@ _ACTOR = actor("decision")
 class Handlers:
     """Plain functions over the owner of the category."""
 
-    def __init__(self, owner: Owner[State, Command], heads: Heads) -> None:
+    def __init__(self, owner: Owner[State, Command], store: Store) -> None:
         self._owner = owner
-        self._heads = heads
+        self._store = store
 
     async def answer(self, asked: AnswerDecision) -> DecisionAccepted:
         """Take an answer; the same command again gets the same reply.
@@ -66,46 +68,58 @@ class Handlers:
             revised=state.revised is not None,
         )
 
-    async def on_facts(self, type_: str, addresses: Sequence[Address]) -> Mapping[UUID, MinutebookError]:
-        """A run ended: withdraw what is still open of it. Failures are by run."""
-        ended = {address.stream_id: address.traceparent for address in addresses}
-        open_ = await self._heads.heads_of_runs("decision", ended, states={"open"})
-        run_of = {head.stream_id: head.run_id for head in open_ if head.run_id is not None}
-        return await self._withdraw(run_of, f"the run was {type_.removeprefix('run.')}", ended)
+    async def on_facts(self, _type: str, addresses: Sequence[Address]) -> Mapping[UUID, MinutebookError]:
+        """A run ended, or one of its steps failed: withdraw what nobody needs to answer now. Failures are by run."""
+        traces = {address.stream_id: address.traceparent for address in addresses}
+        open_ = await self._store.heads_of_runs("decision", traces, states={"open"})
+        gone = await self._gone({head.stream_id: head.run_id for head in open_ if head.run_id is not None})
+        items = [self._item(i, command, run_id, traces.get(run_id)) for i, (run_id, command) in gone.items()]
+        failures = _failures(items, await self._owner.handle(items))
+        return {gone[decision_id][0]: error for decision_id, error in failures.items()}
 
     async def on_wake(self, _category: str, decision_ids: Sequence[UUID]) -> Mapping[UUID, MinutebookError]:
-        """Decisions wait on nobody's clock. One that is due was rebuilt: see whether its run is over meanwhile."""
-        orphaned = await self._orphaned(decision_ids)
-        failures = await self._withdraw(orphaned, "the run is over", {})
-        others = [decision_id for decision_id in decision_ids if decision_id not in orphaned]
-        results = await self._owner.handle([self._item(decision_id, Look(), decision_id) for decision_id in others])
-        looked = zip(others, results, strict=True)
-        return {**failures, **{i: result for i, result in looked if isinstance(result, MinutebookError)}}
-
-    async def _orphaned(self, decision_ids: Sequence[UUID]) -> Mapping[UUID, UUID]:
-        """Which of these decisions are open though their run is over, decision → run."""
-        heads = await self._heads.heads("decision", decision_ids)
+        """Remind and escalate what is due, and withdraw what nobody waits for, though nobody may have said so."""
+        heads = await self._store.heads("decision", decision_ids)
         open_ = {i: head.run_id for i, head in heads.items() if head.state == "open" and head.run_id is not None}
-        runs = await self._heads.heads("run", set(open_.values()))
-        return {i: run_id for i, run_id in open_.items() if run_id in runs and runs[run_id].state not in RUN_OPEN}
+        gone = await self._gone(open_)
+        items = [self._item(i, command, run_id) for i, (run_id, command) in gone.items()]
+        items += [self._item(i, Look(), i) for i in decision_ids if i not in gone]
+        return _failures(items, await self._owner.handle(items))
 
-    async def _withdraw(
-        self, run_of: Mapping[UUID, UUID], reason: str, traceparents: Mapping[UUID, str | None]
-    ) -> dict[UUID, MinutebookError]:
-        items = [
-            self._item(decision_id, Withdraw(reason=reason), run_id, traceparents.get(run_id))
+    async def _gone(self, run_of: Mapping[UUID, UUID]) -> Mapping[UUID, tuple[UUID, Withdraw]]:
+        """Which of these open decisions their runs do not wait for any more: decision → run, and how to say it."""
+        heads = await self._store.heads("run", set(run_of.values()))
+        over = {run_id: head.state for run_id, head in heads.items() if head.state not in RUN_OPEN}
+        gone = {
+            decision_id: (run_id, Withdraw(reason=f"the run was {over[run_id]}", run_over=True))
             for decision_id, run_id in run_of.items()
-        ]
-        results = await self._owner.handle(items)
-        return {
-            run_id: result
-            for run_id, result in zip(run_of.values(), results, strict=True)
-            if isinstance(result, MinutebookError)
+            if run_id in over
         }
+        rest = {i: run_id for i, run_id in run_of.items() if run_id in heads and run_id not in over}
+        if not rest:
+            return gone
+        runs = (await self._store.load("run", dict.fromkeys(rest.values(), 0))).streams
+        decisions = (await self._store.load("decision", dict.fromkeys(rest, 0))).streams
+        for decision_id, run_id in rest.items():
+            step = CATEGORY.fold(tuple(recorded.event for recorded in decisions[decision_id].events)).step
+            its = run.CATEGORY.fold(tuple(recorded.event for recorded in runs[run_id].events))
+            if not waits_for(its, step, decision_id):
+                reason = f"step {step} does not wait for it any more: {_what_is(its.step(step))}"
+                gone[decision_id] = (run_id, Withdraw(reason=reason, run_over=False))
+        return gone
 
     @staticmethod
     def _item(decision_id: UUID, command: Command, causation: UUID, traceparent: str | None = None) -> Item[Command]:
         return Item(stream_id=decision_id, command=command, actor=_ACTOR, causation=causation, traceparent=traceparent)
+
+
+def _failures(items: Sequence[Item[Command]], results: Sequence[object]) -> dict[UUID, MinutebookError]:
+    looked = zip(items, results, strict=True)
+    return {item.stream_id: result for item, result in looked if isinstance(result, MinutebookError)}
+
+
+def _what_is(record: run.StepRecord) -> str:
+    return f"it failed as {record.failure_class}" if record.status == "failed" else f"it is {record.status}"
 
 
 def _as_if_absent(error: MinutebookError) -> MinutebookError:

@@ -19,6 +19,8 @@ from contracts.events.run import (
     RunCreated,
     RunFailed,
     RunStarted,
+    RunStepFailed,
+    RunStepWaiting,
     RunSuspended,
     Trigger,
     UserRef,
@@ -82,14 +84,16 @@ class World:
         await self.record.plant(run.CATEGORY, run_id, created, RunStarted(at=now))
         return run_id
 
-    async def open(self, run_id: UUID, *, artifact_step: str = "review") -> UUID:
-        """An open decision of the run."""
-        decision_id = uuid4()
+    async def open(
+        self, run_id: UUID, *, artifact_step: str = "review", step: str = "approval", due: timedelta | None = None
+    ) -> UUID:
+        """An open decision that the run waits for; `due` is its first window and the one before it is escalated."""
+        decision_id, now = uuid4(), await self.record.store.now()
         opened = DecisionOpened(
-            at=await self.record.store.now(),
+            at=now,
             run_id=run_id,
             definition_id="core-dev",
-            step="approval",
+            step=step,
             title="Approval",
             round=1,
             role="lead",
@@ -99,9 +103,20 @@ class World:
             artifact=await self.record.keep({"pull_request": {"title": "As it was"}}),
             initiated_by=INITIATOR,
             project_id="core",
+            due_at=now + due if due else None,
+            due_seconds=due.total_seconds() if due else None,
+            escalate_to="chief" if due else None,
+            escalate_binding=RoleBinding(roles=("chief",)) if due else None,
         )
+        waiting = RunStepWaiting(
+            at=now, step=step, round=1, decision_id=decision_id, artifact_step=artifact_step, artifact=opened.artifact
+        )
+        await self.record.plant(run.CATEGORY, run_id, waiting)
         await self.record.plant(decision.CATEGORY, decision_id, opened)
         return decision_id
+
+    async def due(self) -> list[UUID]:
+        return [due.stream_id for due in await self.record.store.due("decision", limit=100)]
 
     def principal(
         self,
@@ -296,3 +311,65 @@ async def test_no_answer_is_recorded_after_the_cancel_that_it_raced(world: World
         }
         facts = {recorded.type: recorded.position for stream in streams.values() for recorded in stream.events}
         assert facts.get("decision.answered", 0) < facts["run.cancelled"]
+
+
+async def test_what_is_due_is_reminded_then_escalated_once_whoever_is_woken(world: World) -> None:
+    hour = timedelta(hours=1)
+    decision_id = await world.open(await world.run(), due=hour)
+    await world.buses[0].wake("decision", "decision", decision_id)
+    assert await world.due() == []
+    expected = ["decision.opened"]
+    for fact in ("decision.reminded", "decision.escalated"):
+        await world.record.shift(hour)
+        assert await world.due() == [decision_id]
+        await asyncio.gather(*(bus.wake("decision", "decision", decision_id) for bus in world.buses for _ in range(3)))
+        expected.append(fact)
+        assert await world.record.types("decision", decision_id) == expected
+        assert await world.due() == []
+    await world.record.shift(hour)
+    assert await world.due() == []
+    told = [message.subject for bus in world.buses for message in bus.published]
+    assert sorted(told) == ["history.decision.escalated", "history.decision.reminded"]
+    accepted = await world.answer(decision_id, world.principal(roles=("chief",)))
+    assert accepted.outcome == "approve"
+
+
+async def test_a_wake_that_comes_again_after_a_kill_says_nothing_twice(world: World) -> None:
+    """The fact was committed, and whoever wrote it died before it was published: only the outbox tells of it."""
+    decision_id = await world.open(await world.run(), due=timedelta(hours=1))
+    await world.record.shift(timedelta(hours=1))
+    world.buses[0].away = True
+    await world.buses[0].wake("decision", "decision", decision_id)
+    await world.buses[1].wake("decision", "decision", decision_id)
+    assert await world.record.types("decision", decision_id) == ["decision.opened", "decision.reminded"]
+    assert world.buses[1].published == []
+    unpublished = await world.record.store.unpublished(older_than=timedelta(0), limit=100)
+    assert "decision.reminded" in {written.type for _, rows in unpublished for written in rows}
+
+
+async def test_a_decision_whose_step_failed_is_withdrawn_and_no_other(world: World) -> None:
+    run_id = await world.run()
+    late, other = await world.open(run_id, step="late"), await world.open(run_id, step="other")
+    failed = RunStepFailed(
+        at=await world.record.store.now(), step="late", failure_class="timeout", message="nobody answered in time"
+    )
+    await world.record.plant(run.CATEGORY, run_id, failed)
+    await world.buses[0].tell("decision-history", "run.step_failed", run_id)
+    state = await world.record.state(decision.CATEGORY, late)
+    assert (state.status, await world.status(other)) == ("withdrawn", "open")
+    assert "timeout" in str(state.withdrawn_because)
+    await world.buses[0].tell("decision-history", "run.step_failed", run_id)
+    again = await world.open(run_id, step="late")
+    await world.buses[1].tell("decision-history", "run.step_failed", run_id)
+    assert await world.status(again) == "open"
+
+
+async def test_a_decision_whose_withdrawal_was_told_to_nobody_is_withdrawn_when_it_is_looked_at(world: World) -> None:
+    run_id = await world.run()
+    decision_id = await world.open(run_id)
+    await world.buses[0].wake("decision", "decision", decision_id)
+    assert await world.status(decision_id) == "open"
+    failed = RunStepFailed(at=await world.record.store.now(), step="approval", failure_class="timeout", message="late")
+    await world.record.plant(run.CATEGORY, run_id, failed)
+    await world.buses[0].wake("decision", "decision", decision_id)
+    assert await world.status(decision_id) == "withdrawn"

@@ -7,7 +7,13 @@ import pytest
 
 from contracts.base import Event, Principal
 from contracts.errors import Rejected
-from contracts.events.decision import DecisionAnswered, DecisionOpened, DecisionWithdrawn
+from contracts.events.decision import (
+    DecisionAnswered,
+    DecisionEscalated,
+    DecisionOpened,
+    DecisionReminded,
+    DecisionWithdrawn,
+)
 from contracts.events.run import RoleBinding, UserRef
 from libs.canonical import blob
 from libs.domain import lifecycle
@@ -165,14 +171,16 @@ def test_a_revision_needs_an_approval_and_an_artefact(command: Answer, state: St
 
 
 def test_withdrawing_happens_once_and_only_while_open() -> None:
-    decided = decide(Withdraw(reason="the run was cancelled"), given(opened()), NOW)
+    decided = decide(Withdraw(reason="the run was cancelled", run_over=True), given(opened()), NOW)
     assert decided.events == (DecisionWithdrawn(at=NOW, reason="the run was cancelled"),)
+    assert decided.guards == (Guard("run", RUN, frozenset({"completed", "failed", "cancelled", "superseded"})),)
+    assert decide(Withdraw(reason="its step failed", run_over=False), given(opened()), NOW).guards == ()
     for state in (
         State(),
         given(opened(), *decided.events),
         given(opened(), *decide(answer(), given(opened()), NOW).events),
     ):
-        assert decide(Withdraw(reason="again"), state, NOW) == NOTHING
+        assert decide(Withdraw(reason="again", run_over=True), state, NOW) == NOTHING
 
 
 def test_looking_says_nothing_and_waiting_costs_nothing() -> None:
@@ -180,9 +188,83 @@ def test_looking_says_nothing_and_waiting_costs_nothing() -> None:
     assert CATEGORY.wake_at(given(opened()), NOW) is None
 
 
+DAY = timedelta(days=1)
+CHIEF = RoleBinding(roles=("chief",))
+LATE = opened(due_at=NOW + DAY, due_seconds=DAY.total_seconds(), escalate_to="chief", escalate_binding=CHIEF)
+
+
+def looked(state: State, at: datetime) -> State:
+    return CATEGORY.fold(decide(Look(), state, at).events, state)
+
+
+def test_what_nobody_answers_is_reminded_once_and_then_escalated_once() -> None:
+    state = given(LATE)
+    assert CATEGORY.wake_at(state, NOW) == NOW + DAY
+    assert decide(Look(), state, NOW + DAY - timedelta(microseconds=1)) == NOTHING
+    decided = decide(Look(), state, NOW + DAY)
+    assert decided.events == (DecisionReminded(at=NOW + DAY),)
+    assert decided.guards == (Guard("run", RUN, lifecycle.RUN_OPEN),)
+
+    state = looked(state, NOW + DAY)
+    assert decide(Look(), state, NOW + DAY) == NOTHING
+    assert CATEGORY.wake_at(state, NOW) == NOW + 2 * DAY
+    escalated = DecisionEscalated(at=NOW + 2 * DAY, role="chief", binding=CHIEF)
+    assert decide(Look(), state, NOW + 2 * DAY).events == (escalated,)
+
+    state = looked(state, NOW + 2 * DAY)
+    assert (state.status, state.escalated_to) == ("open", "chief")
+    assert CATEGORY.wake_at(state, NOW) is None
+    assert decide(Look(), state, NOW + 9 * DAY) == NOTHING
+
+
+def test_a_late_reminder_leaves_the_whole_second_window() -> None:
+    state = looked(given(LATE), NOW + 5 * DAY)
+    assert state.escalated_to is None
+    assert CATEGORY.wake_at(state, NOW) == NOW + 6 * DAY
+
+
+def test_without_a_second_role_it_is_reminded_and_waits_on() -> None:
+    state = looked(given(opened(due_at=NOW + DAY, due_seconds=DAY.total_seconds())), NOW + DAY)
+    assert CATEGORY.wake_at(state, NOW) is None
+    assert decide(Look(), state, NOW + 9 * DAY) == NOTHING
+
+
+def test_what_was_answered_or_withdrawn_has_no_clock() -> None:
+    answered = CATEGORY.fold(decide(answer(), given(LATE), NOW).events, given(LATE))
+    for state in (answered, given(LATE, DecisionWithdrawn(at=NOW, reason="over"))):
+        assert CATEGORY.wake_at(state, NOW) is None
+        assert decide(Look(), state, NOW + 9 * DAY) == NOTHING
+
+
+def test_once_it_is_escalated_holders_of_both_roles_may_answer() -> None:
+    chief, before = principal(roles=("chief",)), looked(given(LATE), NOW + DAY)
+    assert refused(answer(chief), before).status == 403
+    after = looked(before, NOW + 2 * DAY)
+    for by in (chief, MANAGER):
+        assert decide(answer(by), after, NOW + 2 * DAY).events
+    error = refused(answer(principal(roles=("developer",))), after)
+    assert "'product_owner' or 'chief'" in error.message
+
+
+def test_administrators_answer_what_is_escalated_to_admin() -> None:
+    administrator = principal(roles=("platform_admin",), project=None)
+    to_admin = LATE.model_copy(update={"escalate_to": "admin", "escalate_binding": RoleBinding(roles=("admin",))})
+    before = looked(given(to_admin), NOW + DAY)
+    assert refused(answer(administrator), before).status == 403
+    assert decide(answer(administrator), looked(before, NOW + 2 * DAY), NOW + 2 * DAY).events
+    elsewhere = looked(looked(given(LATE), NOW + DAY), NOW + 2 * DAY)
+    assert refused(answer(administrator), elsewhere).status == 403
+
+
+def test_members_of_the_runs_project_hold_a_role_that_is_bound_to_it() -> None:
+    bound = opened(binding=RoleBinding(project=True))
+    assert decide(answer(principal()), given(bound), NOW).events
+    assert refused(answer(principal(id_=INITIATOR.id, project=None)), given(bound)).status == 403
+
+
 def test_every_edge_is_in_the_table() -> None:
     answered = decide(answer(), given(opened()), NOW).events
-    withdrawn = decide(Withdraw(reason="over"), given(opened()), NOW).events
+    withdrawn = decide(Withdraw(reason="over", run_over=False), given(opened()), NOW).events
     for events in (answered, withdrawn):
         assert CATEGORY.status(CATEGORY.fold(events, given(opened()))) in lifecycle.DECISION["open"]
 
