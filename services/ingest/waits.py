@@ -22,7 +22,7 @@ from libs.domain.run.waiting import waits_for
 from libs.domain.wait import Arrival, Close, Look, LookBack, Match, State, takes
 from libs.eventstore.port import Arrived, Earlier, Load, Store
 from libs.language.matching import probes
-from libs.owner import Item, Owner
+from libs.owner import Item, Owner, Result
 from libs.process import actor
 
 PAGE: Final = 200
@@ -95,7 +95,7 @@ class Waits:
                         taken[index][wait_id] = _resumed(wait_id, state)
                     elif takes(state, offer.arrival):  # one that does not fit must not move the wait's wake
                         chosen.append((index, _offered(wait_id, offer)))
-            results = await self._owner.handle([item for _, item in chosen], loaded=load)
+            results = await self._handle([item for _, item in chosen], load)
             for (index, item), result in zip(chosen, results, strict=True):
                 if isinstance(result, MinutebookError):
                     if result.code != "append.guarded":  # a run that is over takes nothing
@@ -110,7 +110,7 @@ class Waits:
         opening = {i: state for i in load.streams if (state := _fold(load, i)).status == "opening"}
         found = await self._earlier(load, opening)
         items = [self._item(i, LookBack(found=found.get(i)), causation=i) for i in opening]
-        results = await self._owner.handle(items, loaded=load)
+        results = await self._handle(items, load)
         failures = _failures(items, results)
         over = [i for i, error in failures.items() if error.code == "append.guarded"]
         return {i: e for i, e in failures.items() if i not in over} | await self._close(over)
@@ -197,7 +197,12 @@ class Waits:
             else:
                 continue
             items.append(self._item(wait_id, close, causation=state.run_id))
-        return _failures(items, await self._owner.handle(items, loaded=load))
+        return _failures(items, await self._handle(items, load))
+
+    async def _handle(self, items: Sequence[Item[wait.Command]], load: Load) -> list[Result[State]]:
+        """Carry out commands on waits that were just read."""
+        chosen = {item.stream_id: load.streams[item.stream_id] for item in items}
+        return await self._owner.handle(items, loaded=Load(load.now, chosen))
 
     @staticmethod
     def _item(wait_id: UUID, command: wait.Command, *, causation: UUID) -> Item[wait.Command]:
