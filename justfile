@@ -22,7 +22,7 @@ demo *OPTIONS:
 test *OPTIONS:
     {{venv}}/pytest {{OPTIONS}}
 
-# Kill and cut in the short form: two minutes of what the suite leaves out
+# Kill, cut and fill in the short form: minutes of what the suite leaves out. `just force --outage 60` takes its time
 force *OPTIONS:
     {{venv}}/pytest -m force {{OPTIONS}}
 

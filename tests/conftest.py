@@ -12,7 +12,7 @@ FORCE: Final = (
     "service/test_host_replicas.py",
     "service/test_recovery",
 )
-"""Folders and files whose tests kill processes and take servers away, for minutes: `just force`."""
+"""Folders and files whose tests kill processes, take servers away and fill disks, for minutes: `just force`."""
 
 _HERE: Final = Path(__file__).parent
 

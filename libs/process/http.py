@@ -14,6 +14,10 @@ from starlette.types import ASGIApp
 from contracts.errors import Unavailable
 
 BACKLOG: Final = 2_048
+KEEP_ALIVE_SECONDS: Final = 75
+"""How long an idle connection stays open: longer than clients and proxies keep theirs (5 s, 60 s), so that it is they
+who close it. Closed by the server, it may be closed under a request that is on its way, which nobody may repeat."""
+
 _POLL_SECONDS: Final = 0.005
 _ON_THIS_MACHINE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  read, not bound
 
@@ -77,6 +81,7 @@ async def serve(app: ASGIApp, listener: socket.socket, *, drain: timedelta) -> R
         log_level="warning",
         access_log=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(drain.total_seconds())),
     )
     server = _Server(config)

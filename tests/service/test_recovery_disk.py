@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import asyncpg
 import pytest
@@ -28,6 +28,9 @@ ROOM: Final = "PostgreSQL has room again"
 SENDS: Final = 4
 PAUSE_SECONDS: Final = 0.4
 """How often callers try while there is no room, and how long they wait in between."""
+
+UNHURRIED: Final[dict[str, Any]] = {"runner_slots": 1, "ask_timeout_seconds": 30.0}
+"""For a bus that has no room: each owner first waits for what it publishes, so its answers take seconds."""
 
 FAILED_PER_SECOND_MAX: Final = 60
 """Statements: well above what callers and ticking duties try, far below what a loop without a pause does."""
@@ -183,7 +186,7 @@ async def test_a_full_disk_under_the_bus(database: Database, tmp_path: Path, out
     with mounted(tmp_path / "nats", megabytes=48) as disk, capture_logs() as logs:
         async with (
             own_nats(tmp_path) as bus,
-            open_fleet(database.app_dsn, database.owner_dsn, bus.url, tmp_path, runner_slots=1) as fleet,
+            open_fleet(database.app_dsn, database.owner_dsn, bus.url, tmp_path, **UNHURRIED) as fleet,
         ):
             await settled(fleet)
             disk.fill()
@@ -201,7 +204,7 @@ async def test_a_bus_that_may_store_no_more(database: Database, tmp_path: Path, 
     with capture_logs() as logs:
         async with (
             own_nats(tmp_path) as bus,
-            open_fleet(database.app_dsn, database.owner_dsn, bus.url, tmp_path, runner_slots=1) as fleet,
+            open_fleet(database.app_dsn, database.owner_dsn, bus.url, tmp_path, **UNHURRIED) as fleet,
         ):
             await settled(fleet)
             await bus.stop()
