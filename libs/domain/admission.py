@@ -16,10 +16,16 @@ from contracts.events import admission as e
 from libs.domain import lifecycle
 from libs.domain.core import NOTHING, Category, Decided, Guard, never, no_run
 
+TURNED_AWAY_REMEMBERED: Final = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`holders` work, `queued` wait in the order in which they came."""
+    """`holders` work, `queued` wait in the order in which they came.
+
+    `turned_away` are those that were refused or superseded lately. They never ask again, and if a message repeats what
+    they asked while they hear of it, they get nothing: it would be held by nobody.
+    """
 
     status: str = "absent"
     definition_id: str = ""
@@ -27,6 +33,7 @@ class State:
     limit: int = 1
     holders: tuple[UUID, ...] = ()
     queued: tuple[UUID, ...] = ()
+    turned_away: tuple[UUID, ...] = ()
 
     def place(self, run_id: UUID) -> int | None:
         """Where a run stands in the queue, from 1; None when it does not wait."""
@@ -67,7 +74,8 @@ def decide(command: Settle, state: State, now: datetime) -> Decided:
     settling = _Settling(state, now)
     settling.release(command.over)
     settling.let_in()
-    new = sorted(command.wanted, key=lambda wanted: (wanted.at, wanted.run_id))
+    told = (w for w in command.wanted if w.run_id not in settling.state.turned_away)
+    new = sorted(told, key=lambda wanted: (wanted.at, wanted.run_id))
     for wanted in new:
         if wanted.working:
             settling.grant(wanted.run_id, wanted)
@@ -194,8 +202,11 @@ def evolve(state: State, event: Event) -> State:
         case e.AdmissionQueued(run_id=run_id):
             opened = replace(state, definition_id=event.definition_id, key=event.key, limit=event.limit)
             return _settled(opened, state.holders, (*state.queued, run_id))
-        case e.AdmissionSuperseded(run_id=run_id) | e.AdmissionReturned(run_id=run_id):
+        case e.AdmissionReturned(run_id=run_id):
             return _settled(state, _without(state.holders, run_id), _without(state.queued, run_id))
+        case e.AdmissionSuperseded(run_id=run_id) | e.AdmissionRefused(run_id=run_id):
+            away = (*state.turned_away, run_id)[-TURNED_AWAY_REMEMBERED:]
+            return _settled(replace(state, turned_away=away), state.holders, _without(state.queued, run_id))
         case _:
             return state
 

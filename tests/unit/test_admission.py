@@ -100,6 +100,15 @@ def test_no_more_wait_than_may() -> None:
     assert numbers(state.queued) == [2, 3]
 
 
+def test_who_was_turned_away_gets_nothing_from_a_message_that_comes_again() -> None:
+    state, _ = settled(State(), *(wanted(number, max_queued=1) for number in range(1, 4)))
+    state, _ = settled(state, over=(1, 2))
+    assert decide(Settle(wanted=(wanted(3),)), state, NOW) == NOTHING
+    state, _ = settled(State(), wanted(1, mode="coalesce"), wanted(2, mode="coalesce"))
+    state, _ = settled(state, over=(2,))
+    assert decide(Settle(wanted=(wanted(1, mode="coalesce"),)), state, NOW) == NOTHING
+
+
 def test_of_rapid_starts_that_coalesce_the_newest_waits_and_none_that_works_gives_way() -> None:
     state, decided = settled(State(), wanted(1, mode="coalesce"))
     for number in range(2, 6):
