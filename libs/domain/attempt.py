@@ -1,7 +1,8 @@
 """One execution of one step: claimed by a runner, started, and ended by one report of that claim.
 
 A claim is a nonce that PostgreSQL hands out with a lease. The first report records it, and from then on the stream
-takes reports of that claim alone: a runner that wakes up late can write nothing.
+takes reports of that claim alone: a runner that wakes up late can write nothing. What is done at once is reported once:
+its result is then the first report, and the start a fact beside it.
 """
 
 from collections.abc import Mapping
@@ -66,9 +67,13 @@ class Start(Frozen):
 
 
 class Succeed(Frozen):
-    """The result of a claim. `content` is the output's canonical JSON, stored in the same statement."""
+    """The result of a claim. `content` is the output's canonical JSON, stored in the same statement.
+
+    `runner` is given where this may be the claim's first report.
+    """
 
     claim: UUID
+    runner: str | None = None
     output: BlobRef
     content: bytes
     usage: Usage = NO_USAGE
@@ -78,9 +83,13 @@ class Succeed(Frozen):
 
 
 class Fail(Frozen):
-    """Why a claim has no result. `claim` is None for an attempt that nobody could start."""
+    """Why a claim has no result. `claim` is None for an attempt that nobody could start.
+
+    `runner` is given where this may be the claim's first report.
+    """
 
     claim: UUID | None
+    runner: str | None = None
     failure_class: FailureClass
     message: str
     usage: Usage = NO_USAGE
@@ -116,6 +125,10 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
     match command:
         case Start():
             return _start(command, state, now)
+        case Succeed(claim=UUID(), runner=str()) | Fail(claim=UUID(), runner=str()) if state.status == "queued":
+            started = _start(Start(claim=command.claim, runner=command.runner), state, now).events
+            ended = decide(command, CATEGORY.fold(started, state), now)
+            return replace(ended, events=started + ended.events)
         case Succeed():
             return _succeed(command, state, now)
         case Fail():

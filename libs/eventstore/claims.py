@@ -5,14 +5,20 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
+import asyncpg
+
+from contracts.errors import MinutebookError
 from libs.domain.lifecycle import RUN_ACTIVE
 from libs.eventstore.adapter import Adapter
-from libs.eventstore.port import Claimed
+from libs.eventstore.mapper import Mapper
+from libs.eventstore.port import Claimed, Loaded
+from libs.eventstore.reading import FACT, SPILLED, fact
 
 # Locks are taken in the order of every statement, ready rows before all others and without waiting for them: ready,
 # runs, attempts; ready rows are deleted last. Heads are judged as they are once locked, so a requeue that commits while
-# this waits is seen and its ready row, which was there already, is not dropped.
-_CLAIM: Final = """
+# this waits is seen and its ready row, which was there already, is not dropped. Streams and requests are read as they
+# were when the statement began: whose head has gone on since is told by its version.
+_CLAIM: Final = f"""
 with picked as materialized (
   select r.attempt_id, r.queued_at from ready r where $1::text[] is null or r.subject = any($1)
    order by r.priority desc, r.queued_at, r.attempt_id limit $2 for update skip locked),
@@ -32,10 +38,18 @@ taken as (
      set claim = gen_random_uuid(), lease_until = c.now + $3::interval, wake_at = c.now + $3::interval
     from attempt a join run r on r.run_id = a.run_id and r.state = any($4::text[]) cross join clock c
    where h.stream_id = a.stream_id and a.state = 'queued' and (a.claim is null or a.lease_until <= c.now)
-  returning h.stream_id, h.claim, h.lease_until),
+  returning h.stream_id, h.claim, h.lease_until, h.wake_at, h.version, h.digest, h.tenant_group, h.tenant),
 done as (
   delete from ready where attempt_id in (select attempt_id from picked) and (select count(*) from taken) >= 0)
-select t.stream_id, t.claim, t.lease_until, p.queued_at from taken t join picked p on p.attempt_id = t.stream_id"""
+select t.stream_id as attempt_id, t.claim, t.lease_until, p.queued_at, t.wake_at, t.version as head_version,
+       t.digest as head_digest, t.tenant_group as head_group, t.tenant as head_tenant, e.*
+  from taken t join picked p on p.attempt_id = t.stream_id
+  left join lateral (
+    select {FACT}, b.content, r.content as request from workflow_history e {SPILLED}
+      left join blobs r on e.version = 1 and r.tenant_group = e.tenant_group
+                       and r.digest = decode(e.payload->'request'->>'digest', 'hex')
+     where e.stream_id = t.stream_id and e.category = 'attempt' offset 0) e on true
+ order by p.queued_at, t.stream_id, e.version"""  # noqa: S608 - columns of our own
 
 _RENEW: Final = """
 with held as materialized (
@@ -60,7 +74,20 @@ class PostgresClaims(Adapter):
             lease,
             sorted(RUN_ACTIVE),
         )
-        return [Claimed(row["stream_id"], row["claim"], row["lease_until"], row["queued_at"]) for row in rows]
+        streams: dict[UUID, list[asyncpg.Record]] = {}
+        for row in rows:
+            streams.setdefault(row["attempt_id"], []).append(row)
+        return [
+            Claimed(
+                attempt_id=attempt_id,
+                claim=found[0]["claim"],
+                lease_until=found[0]["lease_until"],
+                queued_at=found[0]["queued_at"],
+                stream=_stream(found, self._mapper),
+                request=found[0]["request"],
+            )
+            for attempt_id, found in streams.items()
+        ]
 
     async def renew(self, claims: Collection[tuple[UUID, UUID]], *, lease: timedelta) -> frozenset[UUID]:
         pairs = list(claims)
@@ -70,3 +97,26 @@ class PostgresClaims(Adapter):
     async def waiting(self) -> Mapping[str, int]:
         rows = await self._fetch("select subject, count(*)::int as waiting from ready group by subject")
         return {row["subject"]: row["waiting"] for row in rows}
+
+
+def _stream(rows: Sequence[asyncpg.Record], mapper: Mapper) -> Loaded | None:
+    """A claimed attempt as these rows have it; None where they are not all of it, or hold what cannot be read here.
+
+    The claim stands either way: whoever asks for the stream itself is told what is wrong with it.
+    """
+    head = rows[0]
+    if rows[-1]["version"] != head["head_version"]:
+        return None
+    try:
+        events = tuple(fact(row, mapper) for row in rows)
+    except MinutebookError:
+        return None
+    return Loaded(
+        stream_id=head["attempt_id"],
+        version=head["head_version"],
+        digest=head["head_digest"],
+        wake_at=head["wake_at"],
+        tenant_group=head["head_group"],
+        tenant=head["head_tenant"],
+        events=events,
+    )

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
 
+from contracts.events.attempt import AttemptQueued
 from libs.domain.lifecycle import RUN_ACTIVE
 from libs.eventstore.adapter import digest_bytes
 from libs.eventstore.heads import HEADS, check_values, heads_of
@@ -100,9 +101,15 @@ class MemoryStore:
 
     # EventStore
 
-    async def load(self, category: str, after: Mapping[UUID, int]) -> Load:
+    async def load(
+        self, category: str, after: Mapping[UUID, int], *, beside: Collection[tuple[str, UUID]] = ()
+    ) -> Load:
         heads_of(category)
-        return Load(self.clock, {stream_id: self._loaded(category, stream_id, v) for stream_id, v in after.items()})
+        return Load(
+            now=self.clock,
+            streams={stream_id: self._loaded(category, stream_id, v) for stream_id, v in after.items()},
+            beside={i: tuple(self._streams[i]) for other, i in beside if i in self.rows[heads_of(other).category]},
+        )
 
     def _loaded(self, category: str, stream_id: UUID, after: int) -> Loaded:
         head = self.rows[category].get(stream_id)
@@ -338,8 +345,14 @@ class MemoryStore:
             until = self.clock + lease
             claim = self._mint_claim()
             self.rows["attempt"][attempt_id] = replace(head, claim=claim, lease_until=until, wake_at=until)
-            claimed.append(Claimed(attempt_id, claim, until, queued_at))
+            stream = self._loaded("attempt", attempt_id, 0)
+            claimed.append(Claimed(attempt_id, claim, until, queued_at, stream, self._request(stream)))
         return claimed
+
+    def _request(self, stream: Loaded) -> bytes | None:
+        birth = stream.events[0].event
+        assert isinstance(birth, AttemptQueued)
+        return self._blobs.get((stream.events[0].metadata.tenant_group, birth.request.digest))
 
     def _claimable(self, head: Head) -> bool:
         run = self.rows["run"].get(head.columns["run_id"])

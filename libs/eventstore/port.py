@@ -42,10 +42,11 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What `load` answers: the streams asked for, and the database's clock at that moment."""
+    """What `load` answers: the streams asked for, those beside them, and the database's clock at that moment."""
 
     now: datetime
     streams: Mapping[UUID, Loaded]
+    beside: Mapping[UUID, tuple[Recorded, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +135,18 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An attempt that this runner holds until `lease_until`, unless it renews. `queued_at` is when it became ready."""
+    """An attempt that this runner holds until `lease_until`, unless it renews. `queued_at` is when it became ready.
+
+    `stream` is the whole attempt, and `request` the content that its birth names; None where the claim could not see
+    them as they are now.
+    """
 
     attempt_id: UUID
     claim: UUID
     lease_until: datetime
     queued_at: datetime
+    stream: Loaded | None = None
+    request: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +195,14 @@ class Page:
 class EventStore(Protocol):
     """Loads and appends streams. Every method may raise `contracts.errors.Unavailable` and may then be repeated."""
 
-    async def load(self, category: str, after: Mapping[UUID, int]) -> Load:
-        """Read streams of a category with their events above the given version (0 for all), in one query."""
+    async def load(
+        self, category: str, after: Mapping[UUID, int], *, beside: Collection[tuple[str, UUID]] = ()
+    ) -> Load:
+        """Read streams of a category with their events above the given version (0 for all), in one query.
+
+        `beside` are whole streams of other categories that are wanted too, by (category, stream); absent ones are left
+        out.
+        """
         ...
 
     async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:

@@ -33,7 +33,9 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
         super().__init__(pool, mapper=mapper, service=service)
         self._acked: list[OutboxToken] = []
 
-    async def load(self, category: str, after: Mapping[UUID, int]) -> Load:
+    async def load(
+        self, category: str, after: Mapping[UUID, int], *, beside: Collection[tuple[str, UUID]] = ()
+    ) -> Load:
         heads = heads_of(category)
         # `offset 0` keeps the planner from joining: one probe a stream, of one partition, whatever the statistics say.
         rows = await self._fetch(
@@ -41,14 +43,17 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
             select c.now, a.stream_id as asked, h.version as head_version, h.digest as head_digest, h.wake_at,
                    h.tenant_group as head_group, h.tenant as head_tenant, e.*
               from (select minutebook_now() as now) c
-              left join unnest($1::uuid[], $2::int[]) with ordinality as a(stream_id, after, n) on true
-              left join lateral (select * from {heads.table} h where h.stream_id = a.stream_id) h on true
+              left join unnest($1::uuid[], $2::int[], $3::text[]) with ordinality
+                     as a(stream_id, after, category, n) on true
+              left join lateral (
+                select * from {heads.table} h where h.stream_id = a.stream_id and a.category = $4) h on true
               left join lateral (
                 select {FACT}, b.content from workflow_history e {SPILLED}
-                 where e.stream_id = a.stream_id and e.version > a.after and e.category = $3 offset 0) e on true
+                 where e.stream_id = a.stream_id and e.version > a.after and e.category = a.category offset 0) e on true
              order by a.n, e.version""",  # noqa: S608 - a table's name, of our own
-            list(after.keys()),
-            list(after.values()),
+            [*after.keys(), *(stream_id for _, stream_id in beside)],
+            [*after.values(), *(0 for _ in beside)],
+            [*(category for _ in after), *(other for other, _ in beside)],
             category,
         )
         events: defaultdict[UUID, list[Recorded]] = defaultdict(list)
@@ -58,6 +63,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
                 first.setdefault(row["asked"], row)
                 if row["version"] is not None:
                     events[row["asked"]].append(fact(row, self._mapper))
+        others = [first.pop(stream_id) for _, stream_id in beside]
         return Load(
             now=rows[0]["now"],
             streams={
@@ -72,6 +78,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
                 )
                 for stream_id, row in first.items()
             },
+            beside={row["asked"]: tuple(events[row["asked"]]) for row in others if row["asked"] in events},
         )
 
     async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:

@@ -77,16 +77,23 @@ class _Held(Generic[S]):
 
 
 Result = Done[S] | MinutebookError
-Prepare = Callable[[Sequence[tuple[Item[C], S, UUID | None]], datetime], Awaitable[Sequence[C | MinutebookError]]]
-"""Completes commands: (item, state, the stream's tenant group) of each → its command, or why it cannot be judged."""
+Prepare = Callable[[Sequence[tuple[Item[C], S, UUID | None]], Load], Awaitable[Sequence[C | MinutebookError]]]
+"""Completes commands: (item, state, the stream's tenant group) of each → its command, or why it cannot be judged.
+
+The load is the one that brought the states, with what `beside` named.
+"""
+
+Beside = Callable[[C, S], Iterable[tuple[str, UUID]]]
+"""Names what else a command will probably need, as its stream was last seen: (category, stream)."""
 
 
 class Owner(Generic[S, C]):
     """The one writer of a category.
 
     `decide` judges one command; `prepare`, where given, completes the commands of a batch with what their deciders
-    need from elsewhere, once their states are known. `categories` are those that births may go to. `observe` is told
-    what was written: a stream's state before, and its new facts.
+    need from elsewhere, once their states are known; what `beside` names comes with the states, in the same query.
+    `categories` are those that births may go to. `observe` is told what was written: a stream's state before, and its
+    new facts.
     """
 
     def __init__(
@@ -98,6 +105,7 @@ class Owner(Generic[S, C]):
         publisher: Publisher,
         categories: Mapping[str, Category[Any]] | None = None,
         prepare: Prepare[C, S] | None = None,
+        beside: Beside[C, S] | None = None,
         observe: Callable[[S, Sequence[Event]], None] | None = None,
     ) -> None:
         self._category = category
@@ -106,6 +114,7 @@ class Owner(Generic[S, C]):
         self._publisher = publisher
         self._categories = categories or {}
         self._prepare = prepare
+        self._beside = beside
         self._observe = observe
         self._cache: OrderedDict[UUID, _Held[S]] = OrderedDict()
 
@@ -156,8 +165,9 @@ class Owner(Generic[S, C]):
     async def _round(self, items: Mapping[int, Item[C]], loaded: Load | None) -> dict[int, Result[S]]:
         """Load, decide and append once. Items that lost their gate are left out of the result."""
         results: dict[int, Result[S]] = {}
-        now, held = await self._load([item.stream_id for item in items.values()], loaded)
-        decided = await self._decide_all(items, held, now, results)
+        load, held = await self._load(list(items.values()), loaded)
+        now = load.now
+        decided = await self._decide_all(items, held, load, results)
         appends: dict[int, Append] = {}
         states: dict[int, S] = {}
         moves: list[tuple[UUID, int, datetime | None]] = []
@@ -198,13 +208,13 @@ class Owner(Generic[S, C]):
         self,
         items: Mapping[int, Item[C]],
         held: Mapping[UUID, _Held[S]],
-        now: datetime,
+        load: Load,
         results: dict[int, Result[S]],
     ) -> dict[int, Decided]:
         commands: Sequence[C | MinutebookError] = [item.command for item in items.values()]
         if self._prepare is not None:
             seen = [(item, held[item.stream_id].state, held[item.stream_id].tenant_group) for item in items.values()]
-            commands = await self._prepare(seen, now)
+            commands = await self._prepare(seen, load)
         decided: dict[int, Decided] = {}
         for (index, item), command in zip(items.items(), commands, strict=True):
             state, group = held[item.stream_id].state, held[item.stream_id].tenant_group
@@ -217,13 +227,13 @@ class Owner(Generic[S, C]):
                     continue
                 if isinstance(command, MinutebookError):
                     raise command
-                decided[index] = self._decide(command, state, now)
+                decided[index] = self._decide(command, state, load.now)
             except MinutebookError as error:
                 results[index] = error
             except Exception as error:
                 _log.exception("decider failed", category=self._category.name, stream_id=str(item.stream_id))
                 results[index] = Broken("decider.failed", f"{type(error).__name__} while deciding; see the log")
-        await self._postpone([items[i].stream_id for i in results if i in items], held, now)
+        await self._postpone([items[i].stream_id for i in results if i in items], held, load.now)
         return decided
 
     async def _postpone(self, stream_ids: Sequence[UUID], held: Mapping[UUID, _Held[S]], now: datetime) -> None:
@@ -232,21 +242,20 @@ class Owner(Generic[S, C]):
         if due:
             await self._store.move_wakes(self._category.name, [(i, h.version, now + WAKE_AGAIN) for i, h in due])
 
-    async def _load(
-        self, stream_ids: Sequence[UUID], given: Load | None = None
-    ) -> tuple[datetime, dict[UUID, _Held[S]]]:
+    async def _load(self, items: Sequence[Item[C]], given: Load | None = None) -> tuple[Load, dict[UUID, _Held[S]]]:
         """Top the cached states up by one query. A state that the history denies is read again from its beginning."""
+        stream_ids = [item.stream_id for item in items]
         if given is not None:
             known = {i: _Held(self._category.initial) for i in stream_ids}
             load = given
         else:
             known = {i: self._cache.get(i) or _Held(self._category.initial) for i in stream_ids}
-            load = await self._store.load(self._category.name, {i: h.version for i, h in known.items()})
+            load = await self._query(items, known)
         denied = [i for i, loaded in load.streams.items() if _denies(loaded, known[i])]
         if denied:
             _log.warning("history is not the one that was cached", category=self._category.name, streams=len(denied))
             self._forget(denied)
-            return await self._load(stream_ids)
+            return await self._load(items)
         for stream_id in known:
             loaded, before = load.streams[stream_id], known[stream_id]
             first = before.traceparent
@@ -263,7 +272,14 @@ class Owner(Generic[S, C]):
                 done=before.done.union(*(_done(r.metadata.actor, r.metadata.causation) for r in loaded.events)),
             )
             self._remember(stream_id, known[stream_id])
-        return load.now, known
+        return load, known
+
+    async def _query(self, items: Sequence[Item[C]], known: Mapping[UUID, _Held[S]]) -> Load:
+        after = {stream_id: held.version for stream_id, held in known.items()}
+        if self._beside is None:
+            return await self._store.load(self._category.name, after)
+        beside = {each for item in items for each in self._beside(item.command, known[item.stream_id].state)}
+        return await self._store.load(self._category.name, after, beside=sorted(beside))
 
     def _append(self, item: Item[C], before: _Held[S], decision: Decided, state: S, now: datetime) -> Append:
         tenant_group = before.tenant_group or item.tenant_group

@@ -13,7 +13,7 @@ from contracts.errors import Broken, MinutebookError, Rejected
 from contracts.events.run import RunCreated
 from libs import canonical
 from libs.domain.decision import Answer, Command, State, decide
-from libs.eventstore.port import EventStore
+from libs.eventstore.port import EventStore, Load
 from libs.language.model import AgentStep, Bundle, ParallelStep
 from libs.owner import Item
 from minutebook.models.problem import ProblemItem
@@ -34,10 +34,10 @@ class Revisions:
         self._store = store
 
     async def check(
-        self, batch: Sequence[tuple[Item[Command], State, UUID | None]], now: datetime
+        self, batch: Sequence[tuple[Item[Command], State, UUID | None]], load: Load
     ) -> Sequence[Command | MinutebookError]:
         """Return the commands as they are, or errors in their places."""
-        return [await self._checked(item, state, group, now) for item, state, group in batch]
+        return [await self._checked(item, state, group, load.now) for item, state, group in batch]
 
     async def _checked(
         self, item: Item[Command], state: State, group: UUID | None, now: datetime

@@ -13,7 +13,7 @@ from libs.domain.categories import CATEGORIES
 from libs.domain.run import State
 from libs.domain.run.commands import Child, Evidence
 from libs.domain.run.state import StepRecord
-from libs.eventstore.port import EventStore
+from libs.eventstore.port import EventStore, Recorded
 from libs.language.model import Bundle
 from services.planner.admissions import Admissions
 
@@ -47,10 +47,15 @@ class EvidenceReader:
                 self._bundles.popitem(last=False)
         return self._bundles[key]
 
-    async def read(self, runs: Sequence[tuple[UUID, UUID, State]]) -> list[Evidence]:
-        """Return the evidence of each (tenant group, run id, run state), in order."""
+    async def read(
+        self, runs: Sequence[tuple[UUID, UUID, State]], known: Mapping[UUID, Sequence[Recorded]]
+    ) -> list[Evidence]:
+        """Return the evidence of each (tenant group, run id, run state), in order.
+
+        `known` are streams that came with the states.
+        """
         states = [(group, state) for group, _, state in runs]
-        children = await self._children(states)
+        children = await self._children(states, known)
         wanted: defaultdict[UUID, set[str]] = defaultdict(set)
         for group, state in states:
             wanted[group] |= set(_digests(state, children))
@@ -74,13 +79,19 @@ class EvidenceReader:
         """Return the content of artefacts by digest; what is not in the store is left out."""
         return _Parsed(await self._content(tenant_group, {ref.digest for ref in refs}))
 
-    async def _children(self, runs: Sequence[tuple[UUID, State]]) -> dict[UUID, Child]:
-        ids: defaultdict[tuple[str, UUID], set[UUID]] = defaultdict(set)
+    async def _children(
+        self, runs: Sequence[tuple[UUID, State]], known: Mapping[UUID, Sequence[Recorded]]
+    ) -> dict[UUID, Child]:
+        missing: defaultdict[tuple[str, UUID], set[UUID]] = defaultdict(set)
+        folded: dict[UUID, Child] = {}
         for group, state in runs:
             for category, stream_id in children(state):
-                ids[category, group].add(stream_id)
-        folded: dict[UUID, Child] = {}
-        for (category, group), stream_ids in ids.items():
+                facts = known.get(stream_id)
+                if facts is None:
+                    missing[category, group].add(stream_id)
+                elif facts[0].metadata.tenant_group == group:
+                    folded[stream_id] = CATEGORIES[category].fold(tuple(r.event for r in facts))
+        for (category, group), stream_ids in missing.items():
             found = await self._store.events(category, stream_ids, tenant_group=group)
             for stream_id, recorded in found.items():
                 folded[stream_id] = CATEGORIES[category].fold(tuple(r.event for r in recorded))

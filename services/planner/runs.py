@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Final, cast
 from uuid import UUID
 
@@ -27,7 +26,7 @@ from contracts.events.run import RunStepFailed, RunStepRetrying, RunStepSucceede
 from contracts.replies import Reply, RunChanged, RunsStarted
 from libs.domain import run
 from libs.domain.categories import CATEGORIES
-from libs.eventstore.port import EventStore
+from libs.eventstore.port import EventStore, Load
 from libs.ids import mint
 from libs.owner import Done, Item, Owner, Publisher
 from libs.process import actor
@@ -36,7 +35,7 @@ from minutebook.models.states import RunState
 from services.planner.admissions import Admissions
 from services.planner.current import CurrentVersions, Key, Versions
 from services.planner.descendants import Descendants
-from services.planner.evidence import EvidenceReader
+from services.planner.evidence import EvidenceReader, children
 
 PLANS_IN_A_ROW_MAX: Final = 20
 """How often a run is planned again at once because what it gave birth to existed already."""
@@ -66,6 +65,7 @@ class Runs:
             publisher=publisher,
             categories=CATEGORIES,
             prepare=self._prepare,
+            beside=lambda command, state: children(state) if isinstance(command, _PLANNED) else (),
             observe=_measure,
         )
 
@@ -230,7 +230,7 @@ class Runs:
         ]
 
     async def _prepare(
-        self, batch: Sequence[tuple[Item[run.RunCommand], run.State, UUID | None]], _now: datetime
+        self, batch: Sequence[tuple[Item[run.RunCommand], run.State, UUID | None]], load: Load
     ) -> Sequence[run.RunCommand | MinutebookError]:
         """Complete commands that plan with the evidence that their runs need, read for all of them at once."""
         commands: list[run.RunCommand | MinutebookError] = [item.command for item, _, _ in batch]
@@ -242,7 +242,7 @@ class Runs:
                 commands[index] = Rejected("run.not_found", "there is no such run", status=404)
             else:
                 needing[index] = (group, item.stream_id, state)
-        evidence = await self._evidence.read(list(needing.values()))
+        evidence = await self._evidence.read(list(needing.values()), load.beside)
         for index, read in zip(needing, evidence, strict=True):
             commands[index] = replace(batch[index][0].command, evidence=read)  # type: ignore[arg-type]  # filtered above
         await self._measure_keys(commands)

@@ -3,10 +3,12 @@
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
+from opentelemetry.trace import Span
 from pydantic import ValidationError
 
 from contracts.errors import Conflict, Malformed, Rejected, Unavailable
@@ -18,7 +20,7 @@ from libs.owner import Done, Item
 from libs.process import actor
 from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import current_traceparent, span
-from services.runner.executors import OUTPUT_BYTES_MAX, Executor, Failure, Produced, Scope
+from services.runner.executors import OUTPUT_BYTES_MAX, AtOnce, Executor, Failure, Produced, Scope
 from services.runner.reports import Reports
 
 MESSAGE_CHARS_MAX: Final = 2_000
@@ -42,56 +44,78 @@ class Work:
     traceparent: str | None
 
 
-class Execution:
-    """Carries out started attempts with the executors that this runner has."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of an attempt, as its owner is told."""
 
-    def __init__(self, executors: Mapping[str, Executor], reports: Reports) -> None:
+    command: attempt.Command
+    traceparent: str | None
+
+    def item(self, work: Work) -> Item[attempt.Command]:
+        """The report as the last one of its claim."""
+        return Item(
+            stream_id=work.attempt_id,
+            command=self.command,
+            actor=actor("runner"),
+            causation=work.claim,
+            traceparent=self.traceparent,
+            claim=work.claim,
+            release=True,
+        )
+
+
+class Execution:
+    """Carries out claimed attempts with the executors that this runner has."""
+
+    def __init__(self, executors: Mapping[str, Executor], reports: Reports, *, runner: str) -> None:
         self._executors = executors
+        self._at_once = {name: executor for name, executor in executors.items() if isinstance(executor, AtOnce)}
         self._reports = reports
+        self._runner = runner
+
+    def at_once(self, work: Work) -> Report | None:
+        """Carry out an attempt that needs to wait for nothing, started or not; None for any other."""
+        executor = self._at_once.get(work.state.executor)
+        request = _request(work) if executor is not None else None
+        if executor is None or not isinstance(request, AttemptRequest):
+            return None
+        try:
+            outcome = executor.at_once(request)
+        except Exception as error:
+            outcome = _failed(work, error)
+        if outcome is None:
+            return None
+        with _span(work):
+            faultpoint("attempt.executed")
+            return Report(_report(work.claim, outcome, runner=self._runner), current_traceparent())
 
     async def carry_out(self, work: Work) -> None:
         """Execute an attempt and record what came of it, in a span of the run's trace.
 
         Returns only when the report is recorded, or refused since the claim is not the current one any more.
         """
-        state = work.state
-        attributes = {"attempt_id": str(work.attempt_id), "step": state.step, "executor": state.executor}
-        with span("attempt", traceparent=work.traceparent, attributes=attributes):
+        with _span(work):
             outcome = await self._execute(work)
             faultpoint("attempt.executed")
-            await self._record(work, _report(work.claim, outcome))
+            await self.record(work, Report(_report(work.claim, outcome), current_traceparent()))
 
     async def _execute(self, work: Work) -> Produced | Failure:
-        if work.content is None:
-            return Failure("default", "the request of this attempt is not stored any more")
-        try:
-            request = AttemptRequest.model_validate_json(work.content)
-        except ValidationError:
-            return Failure("default", "the request of this attempt cannot be read by this version of the runner")
+        request = _request(work)
+        if isinstance(request, Failure):
+            return request
         try:
             return await self._executors[work.state.executor].execute(
                 request, scope=Scope(attempt_id=work.attempt_id, claim=work.claim)
             )
         except Exception as error:
-            _log.exception("executor failed", attempt_id=str(work.attempt_id), executor=work.state.executor)
-            return Failure("default", f"{type(error).__name__} in executor {work.state.executor}; see the runner's log")
+            return _failed(work, error)
 
-    async def _record(self, work: Work, report: attempt.Command) -> None:
+    async def record(self, work: Work, report: Report) -> None:
         """Report until the record answers. While it cannot be reached the lease decides who may go on trying."""
         log = _log.bind(attempt_id=str(work.attempt_id), run_id=str(work.state.run_id), step=work.state.step)
         delay = REPORT_AGAIN_SECONDS
         while True:
-            result = await self._reports.report(
-                Item(
-                    stream_id=work.attempt_id,
-                    command=report,
-                    actor=actor("runner"),
-                    causation=work.claim,
-                    traceparent=current_traceparent(),
-                    claim=work.claim,
-                    release=True,
-                )
-            )
+            result = await self._reports.report(report.item(work))
             match result:
                 case Done():
                     return
@@ -102,27 +126,50 @@ class Execution:
                     log.debug("report not recorded yet", code=result.code)
                     await asyncio.sleep(delay)
                     delay = min(delay * 2, REPORT_AGAIN_SECONDS_MAX)
-                case _ if isinstance(report, attempt.Succeed):
+                case _ if isinstance(report.command, attempt.Succeed):
                     log.error("result cannot be recorded", code=result.code)
-                    report = _report(work.claim, Failure("default", "the result cannot be recorded: " + result.message))
+                    failure = Failure("default", "the result cannot be recorded: " + result.message)
+                    report = replace(report, command=_report(work.claim, failure, runner=self._runner))
                 case _:
                     log.error("failure cannot be recorded, the lease will end", code=result.code)
                     return
 
 
-def _report(claim: UUID, outcome: Produced | Failure) -> attempt.Succeed | attempt.Fail:
+def _span(work: Work) -> AbstractContextManager[Span]:
+    """The span of an attempt, in the run's trace."""
+    attributes = {"attempt_id": str(work.attempt_id), "step": work.state.step, "executor": work.state.executor}
+    return span("attempt", traceparent=work.traceparent, attributes=attributes)
+
+
+def _request(work: Work) -> AttemptRequest | Failure:
+    if work.content is None:
+        return Failure("default", "the request of this attempt is not stored any more")
+    try:
+        return AttemptRequest.model_validate_json(work.content)
+    except ValidationError:
+        return Failure("default", "the request of this attempt cannot be read by this version of the runner")
+
+
+def _failed(work: Work, error: Exception) -> Failure:
+    """What an executor's bug is to the run. The log has it whole."""
+    executor = work.state.executor
+    _log.error("executor failed", attempt_id=str(work.attempt_id), executor=executor, exc_info=error)
+    return Failure("default", f"{type(error).__name__} in executor {executor}; see the runner's log")
+
+
+def _report(claim: UUID, outcome: Produced | Failure, *, runner: str | None = None) -> attempt.Succeed | attempt.Fail:
     """The command that an outcome is. An output that cannot be kept is a failure."""
     if isinstance(outcome, Produced):
         try:
             output, content = blob(outcome.output)
         except Malformed as error:
-            return _report(claim, _unfit(outcome, error.message))
+            return _report(claim, _unfit(outcome, error.message), runner=runner)
         if output.bytes > OUTPUT_BYTES_MAX:
-            return _report(
-                claim, _unfit(outcome, f"the output has {output.bytes} bytes; at most {OUTPUT_BYTES_MAX} are kept")
-            )
+            unfit = _unfit(outcome, f"the output has {output.bytes} bytes; at most {OUTPUT_BYTES_MAX} are kept")
+            return _report(claim, unfit, runner=runner)
         return attempt.Succeed(
             claim=claim,
+            runner=runner,
             output=output,
             content=content,
             usage=outcome.usage,
@@ -132,6 +179,7 @@ def _report(claim: UUID, outcome: Produced | Failure) -> attempt.Succeed | attem
         )
     return attempt.Fail(
         claim=claim,
+        runner=runner,
         failure_class=outcome.failure_class,
         message=_UNKEEPABLE.sub("\N{REPLACEMENT CHARACTER}", outcome.message[:MESSAGE_CHARS_MAX]),
         usage=outcome.usage,

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from contracts.errors import MinutebookError
 from libs.domain import attempt
+from libs.eventstore.port import Load
 from libs.owner import Done, Item, Owner
 from libs.process.pile import Pile
 from libs.telemetry import metrics
@@ -17,7 +18,7 @@ class Reports:
 
     def __init__(self, owner: Owner[attempt.State, attempt.Command]) -> None:
         self._owner = owner
-        self._pile: Pile[Item[attempt.Command], Done[attempt.State]] = Pile(self._write, name="reports of attempts")
+        self._pile: Pile[Item[attempt.Command], Done[attempt.State]] = Pile(self.write, name="reports of attempts")
 
     async def report(self, item: Item[attempt.Command]) -> Result:
         """Carry one report out. A caller that is cancelled leaves it to be carried out all the same."""
@@ -27,8 +28,9 @@ class Reports:
         """Wait until every report was carried out."""
         await self._pile.flush()
 
-    async def _write(self, items: Sequence[Item[attempt.Command]]) -> Sequence[Result]:
-        results = await self._owner.handle(items)
+    async def write(self, items: Sequence[Item[attempt.Command]], *, loaded: Load | None = None) -> Sequence[Result]:
+        """Carry a batch out at once; `loaded` are their streams, where they have just been read."""
+        results = await self._owner.handle(items, loaded=loaded)
         for item, result in zip(items, results, strict=True):
             if isinstance(result, Done) and result.changed:
                 _count_calls(item.command)

@@ -1,11 +1,10 @@
 """Claims ready attempts for free slots and starts them, a batch at a time."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Final
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from contracts.envelope import Doorbell
@@ -14,14 +13,15 @@ from libs.bus.port import ACK, Bus, Delivered, Disposition, Message
 from libs.clock import monotonic
 from libs.config import Settings
 from libs.domain import attempt
-from libs.eventstore.port import Claimed, Load, Store
+from libs.eventstore.port import Claimed, Store
 from libs.faultpoints import faultpoint
 from libs.ids import mint
 from libs.owner import Done, Item, Owner
 from libs.process import actor
 from libs.telemetry import metrics
 from libs.telemetry.logs import get_logger
-from services.runner.execution import Execution, Work
+from services.runner.claimed import read_claimed
+from services.runner.execution import Execution, Report, Work
 from services.runner.executors import Executor
 from services.runner.hand import Hand
 from services.runner.reports import Reports
@@ -36,19 +36,12 @@ START_AGAIN_SECONDS_MAX: Final = 5.0
 RING_AGAIN_SECONDS: Final = 0.1
 """How often, at most, a runner whose slots are full tells the others that there is more."""
 
+_Begun: TypeAlias = tuple[Work, Report | None]
+"""What is to be carried out, or a report of it that has to be told in another way."""
+
 _HAND_BACK: Final = Disposition("nak")
 
 _log = get_logger("runner")
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A claimed attempt as its stream stands."""
-
-    claimed: Claimed
-    state: attempt.State
-    tenant_group: UUID
-    traceparent: str | None
 
 
 class Worker:
@@ -72,7 +65,7 @@ class Worker:
         self._executors = executors
         self._settings = settings
         self._reports = Reports(owner)
-        self._execution = Execution(executors, self._reports)
+        self._execution = Execution(executors, self._reports, runner=runner)
         self._bell = asyncio.Event()
         self._subjects: frozenset[str] = frozenset()
         self._more = False
@@ -140,7 +133,7 @@ class Worker:
                     self.hand.take(claim)
                     waited = claim.lease_until - lease - claim.queued_at
                     metrics.CLAIM_WAIT_SECONDS.observe(max(waited.total_seconds(), 0.0))
-                await self._begin(claimed)
+                await self._begin(claimed, claimed[0].lease_until - lease)
             full = len(claimed) == free
             self._more = full or await self._more_behind(claimed)
         except Unavailable as error:
@@ -164,35 +157,43 @@ class Worker:
         self._subjects |= found  # of work whose bell was lost nothing else tells while other bells are heard
         return bool(found)
 
-    async def _begin(self, claimed: Sequence[Claimed]) -> None:
-        """Record the starts of a batch of claims and carry each out as a task of its own."""
-        started, waiting = await self._record_starts(claimed)
-        for work in started:
-            self.hand.begin(work.attempt_id, work.claim, self._execution.carry_out(work))
-        for claim in waiting:
-            self.hand.begin(claim.attempt_id, claim.claim, self._begin_later(claim))
+    async def _begin(self, claimed: Sequence[Claimed], now: datetime) -> None:
+        """Record the starts of a batch of claims, at the database's clock as they had it, and carry each out as a task.
 
-    async def _begin_later(self, claim: Claimed) -> None:
+        What can be done at once is done by then, and recorded with its start.
+        """
+        begun, waiting = await self._record_starts(claimed, now)
+        for work, report in begun:
+            self.hand.begin(work.attempt_id, work.claim, self._go_on(work, report))
+        for claim in waiting:
+            self.hand.begin(claim.attempt_id, claim.claim, self._begin_later(claim, now))
+
+    async def _begin_later(self, claim: Claimed, now: datetime) -> None:
         """Try until the record answers, under the claim that is held; the lease decides who may go on trying.
 
         Given back and claimed again at once, it would lose the few leases that it may lose to a record without room.
         """
         delay = START_AGAIN_SECONDS
+        unread = replace(claim, stream=None)  # as it is now, and by the clock of now
         while True:
             await asyncio.sleep(delay)
             delay = min(delay * 2, START_AGAIN_SECONDS_MAX)
-            started, waiting = await self._record_starts([claim])
-            for work in started:
-                await self._execution.carry_out(work)
+            begun, waiting = await self._record_starts([unread], now)
+            for work, report in begun:
+                await self._go_on(work, report)
             if not waiting:
                 return
 
-    async def _record_starts(self, claimed: Sequence[Claimed]) -> tuple[list[Work], list[Claimed]]:
-        """Record what can be recorded now: what was started, and which claims the record had no answer for."""
+    async def _record_starts(self, claimed: Sequence[Claimed], now: datetime) -> tuple[list[_Begun], list[Claimed]]:
+        """Record what can be recorded now: what goes on, and which claims the record had no answer for."""
         try:
-            load = await self._store.load("attempt", {claim.attempt_id: 0 for claim in claimed})
-            read = _read(load, claimed)
-            results, requests = await asyncio.gather(self._start(read, load), self._requests(read))
+            works, load = await read_claimed(self._store, claimed, now=now)
+            reports = [self._execution.at_once(work) for work in works]
+            items = [
+                self._start(work) if report is None else report.item(work)
+                for work, report in zip(works, reports, strict=True)
+            ]
+            results = await self._reports.write(items, loaded=load)
         except (Unavailable, Conflict) as error:
             _log.debug("starts not recorded yet", claims=len(claimed), code=error.code)
             return [], list(claimed)
@@ -200,52 +201,41 @@ class Worker:
             _log.warning("claims cannot be started, giving them back", claims=len(claimed), code=error.code)
             await self._give_back([(c.attempt_id, c.claim) for c in claimed])
             return [], []
-        started: list[Work] = []
+        begun: list[_Begun] = []
         waiting: list[Claimed] = []
         stuck: list[tuple[UUID, UUID]] = []
-        for item, result in zip(read, results, strict=True):
-            attempt_id, claim = item.claimed.attempt_id, item.claimed.claim
+        for claim, work, report, result in zip(claimed, works, reports, results, strict=True):
             match result:
+                case Done() if report is None:
+                    begun.append((work, None))
                 case Done():
-                    content = requests.get(result.state.request.digest) if result.state.request else None
-                    started.append(Work(attempt_id, claim, result.state, content, item.traceparent))
+                    self.hand.drop(work.attempt_id, work.claim)
                 case Rejected():
-                    _log.info("start refused", attempt_id=str(attempt_id), code=result.code)
-                    self.hand.drop(attempt_id, claim)
+                    _log.info("start refused", attempt_id=str(work.attempt_id), code=result.code)
+                    self.hand.drop(work.attempt_id, work.claim)
                 case Unavailable() | Conflict():
-                    _log.debug("start not recorded yet", attempt_id=str(attempt_id), code=result.code)
-                    waiting.append(item.claimed)
+                    _log.debug("start not recorded yet", attempt_id=str(work.attempt_id), code=result.code)
+                    waiting.append(claim)
+                case _ if report is not None:
+                    begun.append((work, report))
                 case _:
-                    _log.warning("start not recorded", attempt_id=str(attempt_id), code=result.code)
-                    stuck.append((attempt_id, claim))
+                    _log.warning("start not recorded", attempt_id=str(work.attempt_id), code=result.code)
+                    stuck.append((work.attempt_id, work.claim))
         await self._give_back(stuck)
-        return started, waiting
+        return begun, waiting
 
-    async def _start(self, read: Sequence[_Read], load: Load) -> Sequence[Done[attempt.State] | MinutebookError]:
-        return await self._owner.handle(
-            [
-                Item(
-                    stream_id=item.claimed.attempt_id,
-                    command=attempt.Start(claim=item.claimed.claim, runner=self._runner),
-                    actor=actor("runner"),
-                    causation=item.claimed.claim,
-                    claim=item.claimed.claim,
-                )
-                for item in read
-            ],
-            loaded=load,
+    def _go_on(self, work: Work, report: Report | None) -> Coroutine[Any, Any, None]:
+        """Carry out what was started; of what was done and could not be recorded as it is, say so."""
+        return self._execution.carry_out(work) if report is None else self._execution.record(work, report)
+
+    def _start(self, work: Work) -> Item[attempt.Command]:
+        return Item(
+            stream_id=work.attempt_id,
+            command=attempt.Start(claim=work.claim, runner=self._runner),
+            actor=actor("runner"),
+            causation=work.claim,
+            claim=work.claim,
         )
-
-    async def _requests(self, read: Sequence[_Read]) -> Mapping[str, bytes]:
-        """The requests' content by digest, one query per tenant group. Content is its digest, whoever's it is."""
-        digests: defaultdict[UUID, set[str]] = defaultdict(set)
-        for item in read:
-            if item.state.request is not None:
-                digests[item.tenant_group].add(item.state.request.digest)
-        found: dict[str, bytes] = {}
-        for tenant_group, wanted in digests.items():
-            found.update(await self._store.blobs(tenant_group, wanted))
-        return found
 
     async def _give_back(self, claims: Sequence[tuple[UUID, UUID]]) -> None:
         """End leases before their time, so that another runner goes on at once."""
@@ -290,14 +280,3 @@ class Worker:
     def _slot_free(self) -> None:
         if self._more:
             self._bell.set()
-
-
-def _read(load: Load, claimed: Sequence[Claimed]) -> list[_Read]:
-    read = []
-    for claim in claimed:
-        loaded = load.streams[claim.attempt_id]
-        if loaded.tenant_group is None:
-            raise Unavailable("attempt.not_seen", "a claimed attempt is not visible yet")
-        state = attempt.CATEGORY.fold(tuple(recorded.event for recorded in loaded.events))
-        read.append(_Read(claim, state, loaded.tenant_group, loaded.events[0].metadata.traceparent))
-    return read

@@ -6,7 +6,6 @@ A message only names runs. Whether one asks or is over is read from its head, wh
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -16,7 +15,7 @@ from contracts.events.run import RunAdmissionRequested, RunAdmissionReturned, Ru
 from libs.domain import admission
 from libs.domain.admission import Settle, State, Wanted
 from libs.domain.lifecycle import RUN_OPEN
-from libs.eventstore.port import EventStore, Heads, HeadView, Loaded
+from libs.eventstore.port import EventStore, Heads, HeadView, Load, Loaded
 from libs.ids import mint
 from libs.owner import Item, Owner, Publisher
 from libs.process import actor
@@ -108,7 +107,7 @@ class Admissions:
         return failures | dict.fromkeys(todo, restless)
 
     async def _prepare(
-        self, batch: Sequence[tuple[Item[Settle], State, UUID | None]], _now: datetime
+        self, batch: Sequence[tuple[Item[Settle], State, UUID | None]], _load: Load
     ) -> Sequence[Settle | MinutebookError]:
         """Say of keys that keep only their newest when those asked that wait already."""
         waiting = {

@@ -17,7 +17,7 @@ from contracts.replies import ScheduleChanged
 from libs.domain import run, schedule
 from libs.domain.schedule import Command, Look, Pause, Resume, State
 from libs.domain.slots import line_of
-from libs.eventstore.port import Store
+from libs.eventstore.port import Load, Store
 from libs.ids import mint
 from libs.owner import Done, Item, Owner, Publisher
 from libs.process import actor
@@ -126,7 +126,7 @@ class Schedules:
         return ScheduleChanged(schedule_id=ask.schedule_id, state=cast(ScheduleState, result.state.status))
 
     async def _prepare(
-        self, batch: Sequence[tuple[Item[Command], State, UUID | None]], _now: datetime
+        self, batch: Sequence[tuple[Item[Command], State, UUID | None]], _load: Load
     ) -> Sequence[Command | MinutebookError]:
         """Complete looks with what firing needs, read for all lines at once."""
         commands: list[Command | MinutebookError] = [item.command for item, _, _ in batch]

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from contracts.base import BlobRef
+from contracts.events.attempt import AttemptLeaseLost
 from contracts.events.inbound import InboundReceived
 from contracts.events.run import RunResumed, RunSuspended
 from libs.canonical import blob
@@ -66,6 +67,43 @@ async def test_work_is_claimed_once_oldest_first(world: World) -> None:
     assert len({c.claim for c in rest} | {claimed.claim}) == 3
     assert await world.store.claim(None, limit=10, lease=LEASE) == []
     assert await world.store.waiting() == {}
+
+
+async def test_a_claim_brings_the_attempt_and_its_request(world: World) -> None:
+    """As `load` and `blobs` would answer at that moment; a request that is stored nowhere is left out."""
+    lost, fresh, run = mint(), mint(), mint()
+    ref, content = blob({"prompt": "once"})
+    births = (
+        birth("attempt", lost, queued(run).model_copy(update={"request": ref}), work_subject=SUBJECT),
+        birth("attempt", fresh, queued(run, number=2), work_subject="work.other.default"),
+    )
+    created_ = append("run", run, created(), started(), births=births, blobs={ref.digest: content})
+    await world.store.append("run", [created_])
+    (first,) = await world.store.claim([SUBJECT], limit=1, lease=LEASE)
+    before, fact = await loaded(world, "attempt", lost), AttemptLeaseLost(at=AT, claim=first.claim, count=1)
+    again = append("attempt", before, fact, state="queued", claim=first.claim, release=True, ready={lost: SUBJECT})
+    await world.store.append("attempt", [again])
+
+    claimed = {c.attempt_id: c for c in await world.store.claim(None, limit=10, lease=LEASE)}
+
+    assert {attempt_id: each.stream for attempt_id, each in claimed.items()} == {
+        attempt_id: await loaded(world, "attempt", attempt_id) for attempt_id in (lost, fresh)
+    }
+    stream = claimed[lost].stream
+    assert stream is not None
+    assert [recorded.version for recorded in stream.events] == [1, 2]
+    assert (claimed[lost].request, claimed[fresh].request) == (content, None)
+
+
+async def test_other_streams_are_read_beside(world: World) -> None:
+    attempt, decision = mint(), mint()
+    run = await queue(world, attempt)
+    known = await loaded(world, "run", run)
+
+    load = await world.store.load("run", {run: 1}, beside=[("attempt", attempt), ("decision", decision)])
+
+    assert load.streams == {run: replace(known, events=known.events[1:])}
+    assert load.beside == {attempt: (await loaded(world, "attempt", attempt)).events}
 
 
 async def test_a_claim_takes_its_subjects_only(world: World) -> None:

@@ -15,7 +15,7 @@ from libs.bus.port import ACK, Delivered, Disposition
 from libs.config import Settings
 from libs.domain import attempt, identity, run
 from libs.domain.core import Decided, Guard, facts
-from libs.eventstore.port import Claimed, EventStore
+from libs.eventstore.port import Claimed, EventStore, Load
 from libs.ids import mint
 from libs.owner import Item, Owner, Publisher
 from services.runner.duties import RunsEnded, Wakes
@@ -54,12 +54,12 @@ class Stages:
         return facts(RunStageEntered(at=now, stage=stage), guards=self._guards)
 
     async def _prepare(
-        self, batch: Sequence[tuple[Item[str], run.State, UUID | None]], now: datetime
+        self, batch: Sequence[tuple[Item[str], run.State, UUID | None]], load: Load
     ) -> Sequence[str | MinutebookError]:
         """Between the load and the append: where a rival wins."""
         if self._rivals:
             self._rivals -= 1
-            await self._record.plant(run.CATEGORY, batch[0][0].stream_id, RunStageEntered(at=now, stage="theirs"))
+            await self._record.plant(run.CATEGORY, batch[0][0].stream_id, RunStageEntered(at=load.now, stage="theirs"))
         return [item.command for item, _, _ in batch]
 
     async def enter(self, *run_ids: UUID) -> list[object]:

@@ -380,12 +380,19 @@ async def test_an_output_that_cannot_be_kept_is_output_invalid(shop: Shop, outpu
     assert failed.cost_microdollars == 5
 
 
-async def test_an_executor_that_breaks_fails_its_attempt_only(shop: Shop) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_an_executor_that_breaks_fails_its_attempt_only(shop: Shop, at_once: bool) -> None:
     class Breaking(EchoExecutor):
         async def execute(self, request: AttemptRequest, *, scope: Scope) -> Produced | Failure:
+            return self.answer(request)
+
+        def at_once(self, request: AttemptRequest) -> Produced | Failure | None:
+            return self.answer(request) if at_once else None
+
+        def answer(self, request: AttemptRequest) -> Produced | Failure:
             if request.attempt == 1:
                 raise ZeroDivisionError("with a secret in it")
-            return await super().execute(request, scope=scope)
+            return Produced({})
 
     _, (first, second) = await shop.run(2)
 

@@ -1,7 +1,7 @@
 """What the simulation found, each as the shortest way that leads there. Seeds change with the code; these stay."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from uuid import UUID, uuid4
@@ -199,11 +199,13 @@ class _AwayOnceAnnounced(MemoryStore):
         super().__init__()
         self.away = False
 
-    async def load(self, category: str, versions: Mapping[UUID, int]) -> Load:
+    async def load(
+        self, category: str, after: Mapping[UUID, int], *, beside: Collection[tuple[str, UUID]] = ()
+    ) -> Load:
         await asyncio.sleep(0)
         if self.away:
             raise Unavailable("postgres.away", "the connection was cut")
-        return await super().load(category, versions)
+        return await super().load(category, after, beside=beside)
 
     async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
         batch = await super().append(category, appends)

@@ -64,6 +64,7 @@ CANCELLED = AttemptCancelled(at=NOW, reason="no longer needed")
 
 START = Start(claim=CLAIM, runner="r1")
 SUCCEED = Succeed(claim=CLAIM, output=OUTPUT, content=b"{}", usage=USAGE, cost_microdollars=7, model="m", turns=1)
+FIRST = SUCCEED.model_copy(update={"runner": "r1"})
 FAIL = Fail(claim=CLAIM, failure_class="timeout", message="late", usage=USAGE, cost_microdollars=7, model="m", turns=1)
 LOSE = LoseLease(attempt_id=ATTEMPT_ID, claim=CLAIM, lost_max=3)
 CANCEL = Cancel(reason="no longer needed")
@@ -88,6 +89,15 @@ def when(given: Sequence[Event], command: Command) -> Decided:
             [FAILED.model_copy(update={"claim": None})],
             id="nobody can start it",
         ),
+        pytest.param([QUEUED], FIRST, [STARTED, SUCCEEDED], id="a result that is the first report"),
+        pytest.param([QUEUED, STARTED], FIRST, [SUCCEEDED], id="a result that was no first report"),
+        pytest.param([QUEUED, STARTED, SUCCEEDED], FIRST, [], id="a first report sent twice"),
+        pytest.param(
+            [QUEUED],
+            FAIL.model_copy(update={"runner": "r1"}),
+            [STARTED, FAILED],
+            id="a failure that is the first",
+        ),
         pytest.param([QUEUED, STARTED], LOSE, [LOST], id="its lease ends"),
         pytest.param([QUEUED], LOSE, [LOST], id="its lease ends before it started"),
         pytest.param([QUEUED, STARTED, LOST], LOSE, [], id="a lease lost twice"),
@@ -108,6 +118,7 @@ def test_what_follows(given: Sequence[Event], command: Command, then: Sequence[E
         pytest.param([], START, "attempt.not_found", 404, id="no such attempt"),
         pytest.param([QUEUED], SUCCEED, "attempt.claim_lost", 409, id="a result of what never started"),
         pytest.param([QUEUED, STARTED, LOST], SUCCEED, "attempt.claim_lost", 409, id="a result after the lease"),
+        pytest.param([QUEUED, LOST], FIRST, "attempt.claim_lost", 409, id="a first report after the lease"),
         pytest.param([QUEUED, STARTED, LOST], START, "attempt.claim_lost", 409, id="a start after the lease"),
         pytest.param([QUEUED, STARTED], Start(claim=OTHER, runner="r2"), "attempt.claim_lost", 409, id="two starts"),
         pytest.param(

@@ -2,6 +2,15 @@
 
 from services.runner.executors.anthropic import AnthropicExecutor
 from services.runner.executors.echo import EchoExecutor
-from services.runner.executors.port import OUTPUT_BYTES_MAX, Executor, Failure, Produced, Scope
+from services.runner.executors.port import OUTPUT_BYTES_MAX, AtOnce, Executor, Failure, Produced, Scope
 
-__all__ = ["OUTPUT_BYTES_MAX", "AnthropicExecutor", "EchoExecutor", "Executor", "Failure", "Produced", "Scope"]
+__all__ = [
+    "OUTPUT_BYTES_MAX",
+    "AnthropicExecutor",
+    "AtOnce",
+    "EchoExecutor",
+    "Executor",
+    "Failure",
+    "Produced",
+    "Scope",
+]

@@ -20,14 +20,24 @@ class EchoExecutor:
     name = "echo"
 
     async def execute(self, request: AttemptRequest, *, scope: Scope) -> Produced | Failure:
-        output: JsonObject = {"context": request.context}
-        misfit = misfits(output, request.output_schema)
-        if misfit is not None:
-            return Failure("output_invalid", f"the output does not fit its schema: {misfit}")
-        seconds = request.context.get(SECONDS_KEY)
-        if isinstance(seconds, int | float) and seconds > 0:
-            await asyncio.sleep(seconds)
-        return Produced(output)
+        await asyncio.sleep(_seconds(request))
+        return _answer(request)
+
+    def at_once(self, request: AttemptRequest) -> Produced | Failure | None:
+        return None if _seconds(request) else _answer(request)
 
     async def close(self) -> None:
         return
+
+
+def _answer(request: AttemptRequest) -> Produced | Failure:
+    output: JsonObject = {"context": request.context}
+    misfit = misfits(output, request.output_schema)
+    if misfit is not None:
+        return Failure("output_invalid", f"the output does not fit its schema: {misfit}")
+    return Produced(output)
+
+
+def _seconds(request: AttemptRequest) -> float:
+    seconds = request.context.get(SECONDS_KEY)
+    return seconds if isinstance(seconds, int | float) and seconds > 0 else 0

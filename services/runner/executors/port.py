@@ -1,7 +1,7 @@
 """The port of the executors: what a runner gives one, and what it may answer."""
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 from uuid import UUID
 
 from contracts.base import JsonObject, Microdollars
@@ -63,4 +63,16 @@ class Executor(Protocol):
 
     async def close(self) -> None:
         """Give back what the executor holds. Nothing is executed any more."""
+        ...
+
+
+@runtime_checkable
+class AtOnce(Protocol):
+    """What an executor may be beside `Executor`: one that needs to wait for nothing, at least for some requests."""
+
+    def at_once(self, request: AttemptRequest) -> Produced | Failure | None:
+        """Return what `execute` would, or None where that has to wait for something.
+
+        Touches nothing outside this process: it is called before the attempt's start is recorded.
+        """
         ...
