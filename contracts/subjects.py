@@ -147,5 +147,15 @@ DURABLES: tuple[DurableSpec, ...] = (
     DurableSpec("scheduler-wake", "WAKE", ("wake.scheduler",), "scheduler"),
 )
 
+OVERHEARD: frozenset[str] = frozenset(
+    history(f"run.{end}") for end in ("completed", "cancelled", "parked", "suspended", "failed")
+)
+"""What the door listens to beside the durables, for callers who wait."""
+
+HEARD: frozenset[str] = OVERHEARD | {
+    subject for durable in DURABLES if durable.stream == "HISTORY" for subject in durable.subjects
+}
+"""Facts that somebody hears of. The others are read in the history by whoever wants them, and are not published."""
+
 ENVELOPE_BYTES_MAX = 512 * 1024
 DEFINITIONS_BYTES_MAX = 448 * 1024

@@ -1,4 +1,4 @@
-"""The bus on NATS: asks and the connection by FastStream, durables by pull loops, publishing by nats-py."""
+"""The bus on NATS: the connection by FastStream, durables by pull loops, asks and publishing by nats-py."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ from typing import Any, Final
 import nats.errors
 import nats.js.errors
 import structlog
-from faststream.nats import NatsBroker, NatsMessage
+from faststream.nats import NatsBroker
 from faststream.security import SASLPlaintext
 from nats.aio.client import Client, Server
 from nats.aio.msg import Msg
@@ -19,6 +19,7 @@ from nats.js import JetStreamContext
 
 from contracts.errors import Broken, Unavailable
 from contracts.subjects import DURABLES, STREAMS, DurableSpec, StreamSpec
+from libs.bus.asking import Answered, Answers
 from libs.bus.declare import answered, restore
 from libs.bus.limits import check_sizes
 from libs.bus.microbatch import MicroBatcher
@@ -95,6 +96,8 @@ class JetStreamBus:
         self._settings = settings or JetStreamSettings()
         self._consumptions: list[_Consumption] = []
         self._listeners: list[tuple[str, Listener]] = []
+        self._answered: list[Answered] = []
+        self._answers: Answers | None = None
         self._pulls: list[DurablePull] = []
         self._client: Client | None = None
         self._js: JetStreamContext | None = None
@@ -128,21 +131,7 @@ class JetStreamBus:
 
     def answer(self, subject: str, handler: AskHandler) -> None:
         """See `Bus.answer`. At most `asks_at_once_max` of a subject are answered at once; the rest waits."""
-
-        async def on_ask(message: NatsMessage) -> bytes:
-            try:
-                reply = await handler(subject, message.body, message.headers)
-                if len(reply) > self._connected().max_payload:
-                    raise Broken("bus.reply_too_large", f"a reply has {len(reply)} bytes, more than the server takes")
-            except Exception as error:
-                # Handlers answer with typed errors; one that raises leaves its asker waiting, so say why here.
-                _log.error("ask left unanswered", subject=subject, error=type(error).__name__)
-                raise
-            return reply
-
-        self._broker.subscriber(
-            subject, queue=subject, max_workers=self._settings.asks_at_once_max, decoder=_undecoded
-        )(on_ask)
+        self._answered.append(Answered(subject, handler))
 
     def listen(self, subject: str, listener: Listener) -> None:
         """See `Bus.listen`."""
@@ -160,7 +149,8 @@ class JetStreamBus:
                 "start it, or correct the address and credentials",
             ) from error
         self._js = self._client.jetstream()
-        await self._broker.start()
+        self._answers = Answers(self._client, self._answered, at_once_max=self._settings.asks_at_once_max)
+        await self._answers.start()
         for subject, listener in self._listeners:
             await self._client.subscribe(subject, cb=_overhearing(listener))
         self._pulls = [
@@ -203,12 +193,13 @@ class JetStreamBus:
 
     async def ask(self, subject: str, data: bytes, *, headers: Mapping[str, str], timeout: timedelta) -> bytes:
         """See `Bus.ask`."""
-        if len(data) > self._connected().max_payload:
+        client = self._connected()
+        if len(data) > client.max_payload:
             raise Broken(
                 "bus.message_too_large", f"an ask on {subject} has {len(data)} bytes, more than the server takes"
             )
         try:
-            reply = await self._broker.request(data, subject, headers=dict(headers), timeout=timeout.total_seconds())
+            reply = await client.request(subject, data, timeout=timeout.total_seconds(), headers=dict(headers) or None)
         except nats.errors.NoRespondersError as error:
             raise Unavailable("bus.no_responder", f"nobody answers {subject} now; ask again") from error
         except (TimeoutError, nats.errors.Error) as error:
@@ -216,7 +207,7 @@ class JetStreamBus:
                 "bus.no_reply",
                 f"{subject} was not answered in {timeout.total_seconds():g} s; ask again with the same id",
             ) from error
-        return reply.body
+        return reply.data
 
     async def usable(self) -> bool:
         """See `Bus.usable`."""
@@ -283,7 +274,8 @@ class JetStreamBus:
         await asyncio.shield(self._quiescing)
 
     async def _take_no_more(self) -> None:
-        await self._refuse_asks()
+        if self._answers is not None:
+            await self._answers.stop(self._settings.stop_timeout)
         await asyncio.gather(*(pull.stop(self._settings.stop_timeout) for pull in self._pulls))
 
     async def stop(self) -> None:
@@ -299,16 +291,6 @@ class JetStreamBus:
             _log.warning("connection closed without a drain", bus=self._name, error=type(error).__name__)
             with suppress(OSError):  # a server that is gone has reset what we close
                 await self._client.close()
-
-    async def _refuse_asks(self) -> None:
-        """Leave the queue groups first: FastStream swallows what comes while it waits for the asks in hand."""
-        for subscriber in self._broker.subscribers:
-            subscription = getattr(subscriber, "subscription", None)
-            if subscription is not None:
-                subscriber.subscription = None  # type: ignore[attr-defined]
-                with suppress(nats.errors.Error, TimeoutError):  # a connection that is down is in no queue group
-                    async with asyncio.timeout(self._settings.stop_timeout.total_seconds()):
-                        await subscription.drain()
 
     def _jetstream(self) -> JetStreamContext:
         self._connected()
@@ -360,11 +342,6 @@ def _overhearing(listener: Listener) -> Callable[[Msg], Awaitable[None]]:
             _log.error("listener failed", subject=msg.subject, error=type(error).__name__)
 
     return on_message
-
-
-async def _undecoded(message: NatsMessage) -> NatsMessage:
-    """Asks are read by their handlers, strictly; FastStream would guess by content type."""
-    return message
 
 
 def _next_server(servers: list[Server], _info: dict[str, Any]) -> tuple[Server, float]:

@@ -122,10 +122,11 @@ def chain(
 ) -> bytes:
     """Return the digest of an event: over the one before it, its address, and its bytes as stored.
 
-    The three parts are JSON texts, which end where they end, so no two events have the same concatenation.
+    The three parts are JSON texts, which end where they end, so no two events have the same concatenation. Categories
+    and types are words in ASCII: nothing of the first part needs escaping.
     """
-    header = canonical([str(stream_id), version, category, type_, event_version])
-    return hashlib.sha256(previous + header + payload.encode() + metadata.encode()).digest()
+    header = f'["{stream_id}",{version},"{category}","{type_}",{event_version}]'
+    return hashlib.sha256(previous + f"{header}{payload}{metadata}".encode()).digest()
 
 
 def write_metadata(metadata: Metadata) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from contracts.envelope import Address, Doorbell, Envelope
 from contracts.errors import Unavailable
-from contracts.subjects import history
+from contracts.subjects import HEARD, history
 from libs.bus.port import NOT_CONNECTED, Bus, Message
 from libs.eventstore.port import BatchResult, EventStore, Written
 from libs.faultpoints import faultpoint
@@ -33,16 +33,15 @@ class Publisher:
         """
         if result.outbox is None:
             return
-        messages = envelopes(result.written, era=result.era, id_=f"{result.outbox.era}.{result.outbox.xid}")
-        rings = Counter(work)
-        messages += [
-            Message(
-                subject=subject,
-                data=Doorbell(count=count).model_dump_json().encode(),
-                id=f"{result.outbox.era}.{result.outbox.xid}.{subject}",
-            )
-            for subject, count in rings.items()
+        id_ = f"{result.outbox.era}.{result.outbox.xid}"
+        messages = [
+            Message(subject=subject, data=Doorbell(count=count).model_dump_json().encode(), id=f"{id_}.{subject}")
+            for subject, count in Counter(work).items()
         ]
+        messages += envelopes(result.written, era=result.era, id_=id_)
+        if not messages:
+            await self._store.published(result.outbox)
+            return
         faultpoint("publish.before")
         try:
             await self._bus.publish(messages)
@@ -56,26 +55,31 @@ class Publisher:
 
 
 def envelopes(written: Sequence[Written], *, era: int, id_: str) -> list[Message]:
-    """Envelopes of facts, one per type and thousand. `id_` names them for the bus's dedupe window."""
-    by_type: defaultdict[str, list[Address]] = defaultdict(list)
+    """Envelopes of the facts that somebody hears of, one per type and thousand.
+
+    `id_` names them for the bus's dedupe window.
+    """
+    by_subject: defaultdict[str, list[Address]] = defaultdict(list)
     for fact in written:
-        by_type[fact.type].append(
-            Address(
-                stream_id=fact.stream_id,
-                version=fact.version,
-                correlation=fact.metadata.correlation,
-                traceparent=fact.metadata.traceparent,
+        subject = history(fact.type)
+        if subject in HEARD:
+            by_subject[subject].append(
+                Address(
+                    stream_id=fact.stream_id,
+                    version=fact.version,
+                    correlation=fact.metadata.correlation,
+                    traceparent=fact.metadata.traceparent,
+                )
             )
-        )
     messages = []
-    for type_, facts in by_type.items():
+    for subject, facts in by_subject.items():
         for start in range(0, len(facts), FACTS_PER_ENVELOPE_MAX):
             part = tuple(facts[start : start + FACTS_PER_ENVELOPE_MAX])
             messages.append(
                 Message(
-                    subject=history(type_),
+                    subject=subject,
                     data=Envelope(era=era, facts=part).model_dump_json().encode(),
-                    id=f"{id_}.{type_}.{start}",
+                    id=f"{id_}.{subject}.{start}",
                 )
             )
     return messages

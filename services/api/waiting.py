@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from contracts.envelope import Envelope
 from contracts.errors import Unavailable
-from contracts.subjects import history
+from contracts.subjects import OVERHEARD, history
 from libs.bus.port import Bus
 from libs.clock import monotonic
 from libs.domain.lifecycle import RUN_OPEN
@@ -165,3 +165,4 @@ class Waiting:
 
 
 assert _MOVING < RUN_OPEN, "a run that moves is open"
+assert OVERHEARD.issuperset((*_FINAL, *_PASSING)), "what is listened to is published"

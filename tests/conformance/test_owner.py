@@ -16,6 +16,7 @@ from contracts.events.run import (
     RunCancelled,
     RunCreated,
     RunResumed,
+    RunStageEntered,
     RunStarted,
     RunSuspended,
     Trigger,
@@ -106,6 +107,8 @@ def decide(command: str, state: run.State, now: datetime) -> Decided:
                 if state.status == "absent"
                 else NOTHING
             )
+        case ["enter", stage]:
+            return facts(RunStageEntered(at=now, stage=stage))
         case ["suspend"]:
             return NOTHING if state.status == "suspended" else facts(RunSuspended(at=now, reason="pause"))
         case ["flip"]:
@@ -260,10 +263,26 @@ async def test_a_wake_moves_only_when_it_must_be_earlier_or_has_passed(store: Ev
     assert first == parked, "one stale wake after parking costs less than moving it"
 
 
-async def test_what_was_written_is_published_once_per_type_and_the_outbox_is_forgotten() -> None:
+async def test_what_is_heard_is_published_once_per_type_and_the_outbox_is_forgotten() -> None:
+    """`run.started` stands behind each `run.created`, and nobody listens to it."""
     bus, store = ListeningBus(), MemoryStore()
     await owner(store, bus).handle([item(uuid4(), "start") for _ in range(3)])
-    assert sorted(m.subject for m in bus.published) == ["history.run.created", "history.run.started"]
+    assert [m.subject for m in bus.published] == ["history.run.created"]
+    store.advance(timedelta(minutes=1))
+    assert not await store.unpublished(older_than=timedelta(seconds=5), limit=10)
+
+
+async def test_what_nobody_hears_of_is_forgotten_unpublished() -> None:
+    bus, store, stream = ListeningBus(), MemoryStore(), uuid4()
+    shell = owner(store, bus)
+    await shell.handle([item(stream, "start")])
+    bus.published.clear()
+
+    (result,) = await shell.handle([item(stream, "enter:one")])
+
+    assert isinstance(result, Done)
+    assert result.state.stage == "one"
+    assert not bus.published
     store.advance(timedelta(minutes=1))
     assert not await store.unpublished(older_than=timedelta(seconds=5), limit=10)
 

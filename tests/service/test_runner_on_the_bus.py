@@ -135,11 +135,13 @@ async def test_renewals_that_come_too_late_for_the_lease_are_refused_at_the_star
 
 
 @pytest.mark.parametrize(
-    "faultpoint, before, after",
+    "faultpoint, echo_seconds, before, after",
     [
-        ("claim.taken", ["Queued"], ["Queued", "LeaseLost", "Started", "Succeeded"]),
+        ("claim.taken", 0, ["Queued"], ["Queued", "LeaseLost", "Started", "Succeeded"]),
+        ("attempt.executed", 0, ["Queued"], ["Queued", "LeaseLost", "Started", "Succeeded"]),
         (
             "attempt.executed",
+            0.01,
             ["Queued", "Started"],
             ["Queued", "Started", "LeaseLost", "Started", "Succeeded"],
         ),
@@ -151,10 +153,11 @@ async def test_a_runner_killed_at_a_fault_point_loses_nothing(
     tools: Tools,
     outside: Outside,
     faultpoint: str,
+    echo_seconds: float,
     before: list[str],
     after: list[str],
 ) -> None:
-    _, (attempt_id,) = await shop.run()
+    _, (attempt_id,) = await shop.run(context={"echo_seconds": echo_seconds})
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
