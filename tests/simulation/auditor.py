@@ -304,7 +304,7 @@ class Auditor:
             run = self.streams.get(stream.run_id) if stream.run_id else None
             run_state = run.state if run else ""
             match stream.category, stream.state:
-                case "run", "created" | "running":
+                case "run", "created" | "running" | "waiting_timer":
                     found.append(f"run {stream_id} is {stream.state}, steps {stream.steps}")
                 case "attempt", "running":
                     found.append(f"attempt {stream_id} is running, its run {run_state}")

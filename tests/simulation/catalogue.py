@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from contracts.base import JsonObject
+
 _SHIPPED: Final = Path(__file__).parents[2] / "definitions"
 
 _TRIGGERS: Final = """
@@ -96,7 +98,31 @@ _TWICE: Final = """
   on_failure: { default: retry_backoff }
 """
 
-SMALL: Final[Mapping[str, str]] = {"note": _NOTE, "fan": _FAN, "loops": _LOOPS, "twice": _TWICE}
+_WIDE: Final = """
+  stages:
+    - key: only
+      steps:
+        - key: race
+          kind: parallel
+          join: any
+          parallel:
+            - { key: left, agent: echo, prompt: prompts/do.md }
+            - { key: right, agent: echo, prompt: prompts/do.md }
+        - { key: here, kind: gate, gate: exists(steps.race), wait: { for: 20s } }
+        - { key: plan, kind: agent, agent: echo, prompt: prompts/do.md }
+        - { key: go, kind: decision, role: lead, artifact: plan }
+        - key: file
+          kind: write
+          system: github
+          tool: create_pull_request
+          for_each: { items: context.parts, max_parallel: 2 }
+          requires_decision: go
+          args: { title: "{{item}}" }
+          effect_key: "wide:{{context.key}}:{{index}}"
+  on_failure: { default: escalate, connector_unavailable: retry_backoff, timeout: escalate }
+"""
+
+SMALL: Final[Mapping[str, str]] = {"note": _NOTE, "fan": _FAN, "loops": _LOOPS, "twice": _TWICE, "wide": _WIDE}
 """Workflows made for the simulation: id → what follows their triggers."""
 
 TRIGGERED_BY: Final = "generic"
@@ -118,12 +144,14 @@ def files() -> dict[str, str]:
     return found
 
 
-def context(id_: str, key: str) -> dict[str, str]:
+def context(id_: str, key: str) -> JsonObject:
     """What a start of this workflow needs."""
     match id_:
         case "core-dev":
             return {"jira_key": key}
         case "hello":
             return {"name": key}
+        case "wide":
+            return {"key": key, "parts": ["one", "two", "three"]}
         case _:
             return {"key": key}

@@ -82,6 +82,7 @@ _STREAM_AFTER: Final[Mapping[str, str]] = {
     "run.completed": "completed",
     "run.failed": "failed",
     "run.cancelled": "cancelled",
+    "run.superseded": "superseded",
     "attempt.queued": "queued",
     "attempt.started": "running",
     "attempt.lease_lost": "queued",
@@ -105,6 +106,13 @@ _STREAM_AFTER: Final[Mapping[str, str]] = {
 STEP_AFTER: Final[Mapping[str, str]] = {
     "run.step_queued": "queued",
     "run.branches_entered": "queued",
+    "run.items_entered": "queued",
+    "run.step_delayed": "delayed",
+    "run.event_awaited": "waiting",
+    "run.manual_opened": "waiting",
+    "run.step_escalated": "waiting",
+    "run.step_cancelled": "cancelled",
+    "run.step_inherited": "succeeded",
     "run.step_waiting": "waiting",
     "run.step_writing": "writing",
     "run.step_succeeded": "succeeded",
@@ -112,7 +120,7 @@ STEP_AFTER: Final[Mapping[str, str]] = {
     "run.step_failed": "failed",
 }
 
-STEP_OPEN: Final = frozenset({"queued", "waiting", "writing", "retrying"})
+STEP_OPEN: Final = frozenset({"delayed", "queued", "waiting", "writing", "retrying"})
 RUN_ACTIVE: Final = frozenset({"created", "running", "waiting_decision", "waiting_event", "waiting_timer"})
 RUN_OVER: Final = frozenset({"completed", "failed", "cancelled", "superseded"})
 
