@@ -20,7 +20,7 @@ from contracts import ids
 from contracts.base import JsonObject, Principal
 from contracts.commands import PauseSchedule, ResumeSchedule
 from contracts.errors import Rejected
-from contracts.events.definition import DefinitionSynced, ScheduleTrigger
+from contracts.events.definition import DefinitionPromoted, DefinitionSynced, ScheduleTrigger
 from contracts.events.identity import ProjectCreated, UserDeactivated, UserRegistered
 from contracts.events.run import RunCompleted, RunFailed, RunStarted
 from contracts.events.schedule import ScheduleDeclared, ScheduleSkipped
@@ -215,6 +215,19 @@ async def test_lines_follow_the_version_that_new_runs_take(world: World) -> None
     assert (await world.state(minutely)).status == "active"
     await world.look()
     assert await world.slots() == [], "what passed while it was retired is not made up for"
+
+
+async def test_a_canary_changes_no_line_until_it_is_promoted(world: World) -> None:
+    await world.sync("pmo", {"cron": MINUTELY})
+    await world.sync("pmo", {"cron": MINUTELY, "timezone": BERLIN}, canary_percent=10)
+    minutely, berlin = world.line("pmo", MINUTELY), world.line("pmo", MINUTELY, zone=BERLIN)
+    assert [(await world.state(line)).status for line in (minutely, berlin)] == ["active", "absent"]
+    for version, statuses in ((2, ["retired", "active"]), (1, ["active", "retired"])):
+        now = await world.record.store.now()
+        promoted = DefinitionPromoted(at=now, hash=f"{version:064x}")
+        await world.record.plant(definition.CATEGORY, world.definition("pmo"), promoted)
+        await world.buses[2].tell("scheduler-history", "definition.promoted", world.definition("pmo"))
+        assert [(await world.state(line)).status for line in (minutely, berlin)] == statuses
 
 
 async def test_a_version_of_which_nobody_heard_is_found_within_a_minute(world: World) -> None:
