@@ -30,15 +30,16 @@ class OpenDecision:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleLine:
-    """A schedule as its head has it."""
+    """A schedule as its head has it, and when the run that it started last ended."""
 
     stream_id: UUID
     definition_id: str
     line: str
     timezone: str
     state: ScheduleState
-    next_at: datetime | None
+    wake_at: datetime | None
     last_run: UUID | None
+    last_run_ended_at: datetime | None
 
 
 class Queries:
@@ -247,8 +248,9 @@ class Queries:
             where.add("(s.definition_id, s.stream_id) > ({}, {})", *after)
         rows = await fetch(
             self._pool,
-            "select s.stream_id, s.definition_id, s.line, s.timezone, s.state, s.next_at, s.last_run"  # noqa: S608
-            f" from schedule_heads s where {where}"
+            "select s.stream_id, s.definition_id, s.line, s.timezone, s.state, s.wake_at, s.last_run,"  # noqa: S608
+            " r.finished_at as last_run_ended_at from schedule_heads s"
+            f" left join run_heads r on r.stream_id = s.last_run and r.tenant_group = s.tenant_group where {where}"
             f" order by s.definition_id, s.stream_id limit {where.place(limit)}",
             *where.arguments,
         )

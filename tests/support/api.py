@@ -1,6 +1,6 @@
 """The api over real PostgreSQL, called as an ASGI application, with the owners that answer its asks in this process."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -22,7 +22,7 @@ from libs.eventstore.postgres import PostgresStore
 from libs.ids import mint
 from libs.owner import Item, Owner, Publisher
 from libs.postgres.pool import open_pool
-from libs.process import Tools, actor
+from libs.process import Service, Tools, actor
 from services.api.app import build
 from services.api.identity import Identity, Place
 from services.api.server import ApiService
@@ -213,8 +213,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(database: Database, *, bus: Bus | None = None) -> AsyncIterator[World]:
-    """A world with its users, definitions synced in both tenant groups. The bus is one of this process unless given."""
+async def world(
+    database: Database, *, bus: Bus | None = None, services: Sequence[Callable[[Tools], Service]] = ()
+) -> AsyncIterator[World]:
+    """A world with its users, definitions synced in both tenant groups. The bus is one of this process unless given.
+
+    The planner and the decision service are there always, `services` besides them; their duties do not run.
+    """
     settings = Settings(
         postgres_dsn=database.app_dsn, nats_url="nats://127.0.0.1:1", http_port=0, ask_timeout_seconds=2
     )
@@ -225,6 +230,8 @@ async def world(database: Database, *, bus: Bus | None = None) -> AsyncIterator[
     service = build(tools)
     build_planner(tools)
     build_decision(tools)
+    for build_service in services:
+        build_service(tools)
     await bus.start()
     identity = Identity(tools.store, bus)
     transport = httpx.ASGITransport(app=service.app, raise_app_exceptions=False)

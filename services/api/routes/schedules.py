@@ -1,15 +1,16 @@
 """Schedules: the lines by which definitions start runs, and when they do so next."""
 
-from datetime import UTC, datetime
+import re
+from datetime import datetime, timedelta
 from typing import Annotated, Final
 from uuid import UUID
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fastapi import APIRouter, Query
 
 from contracts.commands import PauseSchedule, ResumeSchedule
 from contracts.replies import ScheduleChanged as Changed
-from libs.language.cron import Cron, CronError
+from libs.domain.slots import moment, read
+from libs.language.cron import Slot
 from minutebook.models import Page, ScheduleChanged, ScheduleView, SlotView
 from minutebook.models.states import ScheduleState
 from services.api import cursors
@@ -21,6 +22,8 @@ from services.api.queries import ScheduleLine
 router: Final = APIRouter(prefix=PREFIX, tags=["schedules"], route_class=DoorRoute, dependencies=SECURED)
 
 NEXT_SHOWN: Final = 5
+
+_INTERVAL: Final = re.compile(r"every (\d+) s")
 
 _CHANGE: Final = documented(400, 401, 403, 404, 409, 413, 415, 422, 503)
 
@@ -76,15 +79,21 @@ def _view(line: ScheduleLine, now: datetime) -> ScheduleView:
 
 def _next(line: ScheduleLine, now: datetime) -> tuple[SlotView, ...]:
     """The firings to come. A line or a zone that cannot be read any more has none, and spoils no list."""
-    try:
-        zone = ZoneInfo(line.timezone)
-        if line.line.startswith("every "):
-            known = () if line.next_at is None else (line.next_at,)
-            return tuple(SlotView(at=at, local=at.astimezone(zone).isoformat(timespec="seconds")) for at in known)
-        slots = Cron.parse(line.line).next_slots(NEXT_SHOWN, after=now.astimezone(UTC), zone=zone)
-    except (CronError, ZoneInfoNotFoundError, ValueError, OSError):
-        return ()
+    interval = _INTERVAL.fullmatch(line.line)
+    if interval is not None:
+        due_at = _due_again(line, timedelta(seconds=int(interval[1])))
+        slots: tuple[Slot, ...] = () if due_at is None else (moment(max(due_at, now), line.timezone),)
+    else:
+        cron = read(line.line, line.timezone)
+        slots = () if cron is None else cron.upcoming(NEXT_SHOWN, now)
     return tuple(SlotView(at=slot.due_at, local=slot.local) for slot in slots)
+
+
+def _due_again(line: ScheduleLine, every: timedelta) -> datetime | None:
+    """When an interval fires next: so long after its last run has ended, once the clock looks; None while it runs."""
+    if line.wake_at is None or (line.last_run is not None and line.last_run_ended_at is None):
+        return None
+    return line.wake_at if line.last_run_ended_at is None else max(line.wake_at, line.last_run_ended_at + every)
 
 
 def _shown(changed: Changed) -> ScheduleChanged:
