@@ -35,6 +35,7 @@ from contracts.events.wait import WaitMatched
 from contracts.replies import DefinitionChanged, DefinitionsSynced, RunChanged
 from libs.domain import admission, attempt, decision, definition, effect, run, wait
 from libs.process.asks import ask
+from services.planner.admissions import TURNED_AWAY_MAX, Admissions
 from services.planner.app import build
 from tests.support.postgres import Database
 from tests.support.record import ListeningBus, Record, open_record
@@ -318,6 +319,22 @@ class TestAdmission:
         await self.verdict(world, key_id, a.AdmissionSuperseded(at=now, run_id=second, by=first), 2)
         assert (await world.state(first)).reason == "admission.full: 1 waits"
         assert (await world.state(second)).status == "superseded"
+
+
+async def test_a_key_is_read_on_from_where_it_was_and_by_several_at_once(world: World) -> None:
+    key_id, now, newer = uuid4(), await world.record.store.now(), uuid4()
+    of: Any = {"at": now, "definition_id": "trial", "key": "", "limit": 1, "mode": "coalesce"}
+    early, *others = (uuid4() for _ in range(TURNED_AWAY_MAX + 5))
+    admissions = Admissions(world.record.store)
+    await world.record.plant(admission.CATEGORY, key_id, a.AdmissionQueued(run_id=newer, **of))
+    await asyncio.gather(*(admissions.states([key_id]) for _ in range(4)))
+    for run_ids in ([early], others):
+        away = [a.AdmissionSuperseded(at=now, run_id=run_id, by=newer) for run_id in run_ids]
+        await world.record.plant(admission.CATEGORY, key_id, *away)
+        await asyncio.gather(*(admissions.states([key_id]) for _ in range(4)))
+    found = await admissions.verdicts({early: key_id, others[-1]: key_id, newer: key_id, uuid4(): key_id})
+    assert found.keys() == {early, others[-1], newer}
+    assert (await admissions.states([key_id]))[key_id].queued == (newer,)
 
 
 async def test_a_restart_takes_the_version_of_now_and_a_fork_keeps_its_own(world: World) -> None:
