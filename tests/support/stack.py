@@ -259,6 +259,15 @@ class Dev:
         lines = file.read_text().splitlines() if file.exists() else []
         return [call for line in lines if (call := json.loads(line))["meta"].get("minutebook/run") == run_id]
 
+    def target_fails(self, *faults: Mapping[str, Any]) -> None:
+        """Let these befall the calls to the systems that are written to; none lets them go well again."""
+        response = httpx.put(
+            f"{self.file['sandbox_url']}/faults",
+            json=list(faults),
+            headers={"authorization": f"Bearer {self.file['sandbox_token']}"},
+        )
+        assert response.status_code == 200, response.text
+
     def query(self, sql: str, *args: object, user: str = "postgres") -> list[asyncpg.Record]:
         """Read the database, as its owner or as another role. Statements that fail raise what PostgreSQL says."""
 
@@ -294,9 +303,11 @@ class Dev:
         return "Minutebook is up" in self.said
 
 
-def scripted_answers() -> list[dict[str, Any]]:
-    """What the people of the demo answer, in order."""
-    answers: list[dict[str, Any]] = json.loads((DEFINITIONS / "workflows/core-dev/demo/decisions.json").read_text())
+def scripted_answers(definition: str = "core-dev") -> list[dict[str, Any]]:
+    """What the people of a shipped definition's script answer, in order."""
+    answers: list[dict[str, Any]] = json.loads(
+        (DEFINITIONS / f"workflows/{definition}/demo/decisions.json").read_text()
+    )
     return answers
 
 
