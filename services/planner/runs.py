@@ -320,10 +320,15 @@ def _measure(before: run.State, facts: Sequence[Event]) -> None:
 
 
 def _kind(open_step: run.StepRecord) -> str | None:
-    """The kind of a step that is under way, as definitions name it; None for one that never began or has ended."""
+    """The kind of a step that is under way, as definitions name it.
+
+    None for one that never began or has ended, and for a step with items: each of those is measured itself.
+    """
     match open_step.status:
+        case "queued" if open_step.holds_others:
+            return "parallel" if open_step.items is None else None
         case "queued":
-            return "parallel" if open_step.open_id is None else "agent"
+            return "agent"
         case "waiting":
             return "decision" if open_step.waits_on == "escalation" else open_step.waits_on
         case "writing":

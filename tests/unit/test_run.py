@@ -296,6 +296,14 @@ def test_wall_clock_counts_working_time_only() -> None:
     assert "limits.wall_clock" in (world.state.reason or "")
 
 
+def test_a_run_that_failed_by_the_wall_clock_can_be_retried() -> None:
+    world = World(bundle_of(agent("a"), on_failure={"timeout": "fail"})).start().advance(later=timedelta(hours=2))
+    assert (world.state.status, world.state.failure_class) == ("failed", "timeout")
+    assert "limits.wall_clock" in (world.state.step("a").message or "")
+    world.retry("a")
+    assert (world.state.status, world.state.step("a").attempt) == ("running", 2)
+
+
 def test_a_stage_is_not_entered_without_its_data() -> None:
     bundle = bundle_of(agent("a"))
     stage = bundle.definition.stages[0].model_copy(update={"entry_requires": ("context.design",)})

@@ -1,5 +1,6 @@
 """A step that failed for good, and a person who is asked how it goes on."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -112,3 +113,18 @@ def test_a_stage_that_cannot_be_entered_is_looked_at_again() -> None:
     world.answer("a", "approve")
     assert (world.state.status, world.state.step("a").escalations) == ("waiting_decision", 2)
     assert world.answer("a", "cancel").state.status == "cancelled"
+
+
+def test_a_question_that_was_withdrawn_with_the_run_is_put_again_when_it_goes_on() -> None:
+    bundle = bundle_of(
+        both("build", agent("back"), agent("front")), on_failure={"default": "escalate", "timeout": "fail"}
+    )
+    world = World(bundle).start().fail("build.back").fail("build.front", "timeout")
+    assert world.state.status == "failed"
+    first = world.open_id("build.back")
+    world.children[first] = replace(asked(world, "build.back"), status="withdrawn")
+    world.retry("build.front")
+    assert world.open_id("build.back") != first
+    assert asked(world, "build.back").status == "open"
+    world.answer("build.back", "approve").succeed("build.back", {}).succeed("build.front", {})
+    assert world.state.status == "completed"

@@ -3,6 +3,7 @@
 from contracts.events import run as e
 from libs.domain.decision import State
 from libs.domain.run.programs.definition.endings import said, stop
+from libs.domain.run.programs.definition.failures import fail
 from libs.domain.run.walk import Walk
 
 
@@ -14,6 +15,10 @@ def goes_on(walk: Walk, key: str) -> bool:
     """
     record = walk.state.step(key)
     child = walk.child(record.open_id)
+    if isinstance(child, State) and child.status == "withdrawn" and record.failure_class is not None:
+        # The run had failed meanwhile, and somebody lets it go on: the question is put again.
+        fail(walk, key, record.failure_class, record.message or f"{key} has failed")
+        return False
     if not isinstance(child, State) or child.outcome is None:
         return False
     match child.outcome:

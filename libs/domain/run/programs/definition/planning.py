@@ -75,6 +75,10 @@ def _within_wall_clock(walk: Walk) -> bool:
         return True
     reason = f"limits.wall_clock: the run has worked longer than {limit}"
     if action_on(walk, "timeout") == "fail":
+        for key, record in walk.state.steps.items():
+            if record.status in {"queued", "retrying"} and not record.holds_others:
+                # Its attempt ends with the run; so marked, the step can be tried again by hand.
+                walk.emit(e.RunStepFailed(at=walk.now, step=key, failure_class="timeout", message=reason))
         walk.emit(e.RunFailed(at=walk.now, failure_class="timeout", reason=reason))
     else:
         walk.emit(e.RunSuspended(at=walk.now, failure_class="timeout", reason=reason))
