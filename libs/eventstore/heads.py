@@ -115,6 +115,7 @@ HEADS: Final[Mapping[str, Heads]] = {
             variant="text?",
             parent="uuid?",
             search="text[]",
+            tasks="int",
         ),
         _heads("wait", run_id="uuid", step="text", source="text", event="text?", probe="text", inbound_id="uuid?"),
         _heads(

@@ -90,9 +90,12 @@ create table run_heads(
   version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
   definition_id text not null, hash text not null, initiator uuid not null, project_id text, stage text, outcome text,
   reason text, created_at timestamptz not null, finished_at timestamptz,
-  cost_microdollars bigint not null, variant text, parent uuid, search text[] not null default '{}') with (fillfactor = 70);
+  cost_microdollars bigint not null, variant text, parent uuid, search text[] not null default '{}',
+  tasks int not null default 0) with (fillfactor = 70);
 -- `key=value` of a run's context, for finding it by its Jira key. It never changes, so updates of the row stay in place.
 create index run_heads_search on run_heads using gin (search) where search <> '{}';
+-- Manual steps that wait for a person: few, and the inbox begins with the one that has waited longest.
+create index run_heads_tasks on run_heads(tenant_group, created_at, stream_id) where tasks > 0;
 create index run_heads_newest on run_heads(tenant_group, created_at desc, stream_id);
 create index run_heads_definition on run_heads(tenant_group, definition_id, created_at desc, stream_id);
 create index run_heads_initiator on run_heads(tenant_group, initiator, created_at desc, stream_id);

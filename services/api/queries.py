@@ -167,6 +167,24 @@ class Queries:
         )
         return [OpenDecision(row["stream_id"], row["run_id"], row["opened_at"]) for row in rows]
 
+    async def runs_with_tasks(
+        self, caller: Principal, *, limit: int, after: tuple[datetime, UUID] | None
+    ) -> list[tuple[datetime, UUID]]:
+        """Active runs that the caller sees and that wait for a manual step, the oldest first: when, and which."""
+        where = Where()
+        where.visible(caller, "r")
+        where.conditions.append("r.tasks > 0")
+        where.add("r.state = any({})", sorted(RUN_ACTIVE))
+        if after is not None:
+            where.add("(r.created_at, r.stream_id) > ({}, {})", *after)
+        rows = await fetch(
+            self._pool,
+            "select r.created_at, r.stream_id from run_heads r"  # noqa: S608  our own texts
+            f" where {where} order by r.created_at, r.stream_id limit {where.place(limit)}",
+            *where.arguments,
+        )
+        return [(row["created_at"], row["stream_id"]) for row in rows]
+
     async def effect_ids(self, caller: Principal, *, state: str | None, limit: int, after: UUID | None) -> list[UUID]:
         """Effects of runs that the caller sees, in order of id."""
         where = Where()

@@ -18,6 +18,7 @@ from contracts.events.run import (
 )
 from libs.domain import admission, decision, effect, run
 from libs.eventstore.port import EventStore, Recorded
+from libs.language.model import Bundle, ManualStep
 from minutebook.models import (
     ActorView,
     ArtifactView,
@@ -28,8 +29,11 @@ from minutebook.models import (
     HistoryEntry,
     Page,
     Person,
+    RunSummary,
     RunView,
+    TaskItem,
     TriggerView,
+    WaitingForPerson,
 )
 from services.api import cursors
 from services.api.definition_views import DefinitionViews
@@ -101,6 +105,19 @@ class Views:
             )
             for run_id, history in histories.items()
         }
+
+    async def tasks(self, caller: Principal, summaries: Mapping[UUID, RunSummary]) -> list[TaskItem]:
+        """The manual steps of these runs that the caller may complete."""
+        histories = await self._events("run", caller, summaries)
+        found: list[TaskItem] = []
+        for run_id, summary in summaries.items():
+            state = fold(run.CATEGORY, histories.get(run_id, ()))
+            waiting = [w for w in waiting_for(caller, run_id, (), state, {}, None) if isinstance(w, WaitingForPerson)]
+            for task in waiting:
+                if task.may_complete and state.bundle is not None:
+                    bundle = await self._definitions.bundle(caller.tenant_group, state.bundle)
+                    found.append(_task(task, bundle, state, summary))
+        return found
 
     async def history(self, caller: Principal, run_id: UUID, *, limit: int, cursor: str | None) -> Page[HistoryEntry]:
         """The facts of a run and of all that belongs to it, in the order in which they were recorded.
@@ -309,4 +326,18 @@ def _entry(fact: Recorded, birth: Event) -> HistoryEntry:
         text=describe(fact.event, birth=birth, actor=fact.metadata.actor),
         data=fact.event.model_dump(mode="json"),
         digest=fact.digest.hex(),
+    )
+
+
+def _task(task: WaitingForPerson, bundle: Bundle, state: run.State, summary: RunSummary) -> TaskItem:
+    step = next(step for step in bundle.of(state.variant).steps if step.key == task.step)
+    assert isinstance(step, ManualStep), "a person is waited for at a manual step"
+    return TaskItem(
+        step=task.step,
+        title=step.name or task.step.replace("_", " "),
+        role=task.role,
+        opened_at=task.opened_at,
+        until=task.until,
+        output_schema=bundle.schemas.get(step.output) if step.output else None,
+        run=summary,
     )

@@ -136,6 +136,32 @@ async def test_a_manual_step_is_completed_once_by_a_holder_of_its_role(api: Worl
     assert "priya@example.com completed sign: Both sides." in texts
 
 
+async def test_manual_steps_stand_in_the_list_of_those_who_may_complete_them(api: World) -> None:
+    ids = [str(await start(api, f"TASK-{n}")) for n in range(3)]
+    for run_id in ids:
+        await waits_for(api, UUID(run_id), "manual")
+
+    async def listed(by: str, **query: Any) -> list[dict[str, Any]]:
+        page = await api.get("/tasks", by=by, **query)
+        items: list[dict[str, Any]] = page["items"]
+        while page["next_cursor"]:
+            page = await api.get("/tasks", by=by, cursor=page["next_cursor"], **query)
+            items += page["items"]
+        return [item for item in items if item["run"]["run_id"] in ids]
+
+    tasks = await listed("priya")
+    assert [task["run"]["run_id"] for task in tasks] == ids, "the oldest first"
+    assert {(task["step"], task["title"], task["role"]) for task in tasks} == {("sign", "sign", "product_owner")}
+    assert tasks[0]["output_schema"]["required"] == ["signed"]
+    assert await listed("priya", limit=1) == tasks
+    assert await listed("dana") == [], "it is not the initiator's, since it has a role"
+    assert await listed("outsider") == []
+
+    await api.call("POST", f"/runs/{ids[0]}/steps/sign/complete", by="priya", json=SIGNED)
+    await api.call("POST", f"/runs/{ids[1]}/suspend", by="dana", json={})
+    assert [task["run"]["run_id"] for task in await listed("priya")] == ids[2:]
+
+
 async def test_an_event_finds_its_run_and_is_shown_with_what_followed(api: World) -> None:
     run_id = await to_the_event(api, "T-2")
     waiting = await waits_for(api, run_id, "event")

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from contracts.base import JsonObject
 from libs.domain.core import Category, no_run
-from libs.domain.lifecycle import RUN, terminal
+from libs.domain.lifecycle import RUN, RUN_OPEN, terminal
 from libs.domain.run.evolve import evolve
-from libs.domain.run.state import State
+from libs.domain.run.state import State, StepRecord
 
 WATCHDOG: Final = timedelta(seconds=60)
 """A running run is looked at this often at the latest, in case every message about it was lost."""
@@ -28,6 +28,12 @@ def search_terms(context: JsonObject) -> list[str]:
     return sorted(term for term in terms if len(term) <= SEARCH_TERM_CHARS_MAX)[:SEARCH_TERMS_MAX]
 
 
+def open_steps(state: State) -> Iterator[StepRecord]:
+    """The steps of an open run that wait on a person or an event."""
+    if state.status in RUN_OPEN:
+        yield from (record for record in state.steps.values() if record.status == "waiting")
+
+
 def _columns(state: State) -> Mapping[str, Any]:
     return {
         "definition_id": state.definition_id,
@@ -43,6 +49,7 @@ def _columns(state: State) -> Mapping[str, Any]:
         "variant": state.variant,
         "parent": state.parent,
         "search": search_terms(state.context),
+        "tasks": sum(record.waits_on == "manual" for record in open_steps(state)),
     }
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 
 from contracts.commands import AnswerDecision
 from contracts.replies import DecisionAccepted as Accepted
-from minutebook.models import DecideRequest, DecisionAccepted, DecisionView, InboxItem, Page
+from minutebook.models import DecideRequest, DecisionAccepted, DecisionView, InboxItem, Page, TaskItem
 from minutebook.models.states import DecisionOutcome
 from services.api import cursors
 from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor, command_id_of
@@ -44,6 +44,23 @@ async def get_inbox(caller: Caller, door: TheDoor, limit: Limit = PAGE_LIMIT, cu
         if len(scanned) < PAGE_LIMIT_MAX:
             return Page(items=tuple(found))
         after = (scanned[-1].opened_at, scanned[-1].stream_id)
+    return Page(items=tuple(found), next_cursor=cursors.encode(*after) if after else None)
+
+
+@router.get("/tasks", responses=documented(401, 403, 422, 503))
+async def get_tasks(caller: Caller, door: TheDoor, limit: Limit = PAGE_LIMIT, cursor: Cursor = None) -> Page[TaskItem]:
+    """Manual steps that the caller may complete, those of the oldest runs first. A page may hold less than there is."""
+    after = cursors.decode(cursor, cursors.instant, UUID) if cursor is not None else None
+    found: list[TaskItem] = []
+    for _ in range(SCANNED_MAX // PAGE_LIMIT_MAX):
+        scanned = await door.queries.runs_with_tasks(caller, limit=min(limit, PAGE_LIMIT_MAX), after=after)
+        summaries = await door.queries.summaries(caller.tenant_group, [run_id for _, run_id in scanned])
+        found += await door.views.tasks(caller, {run_id: summaries[run_id] for _, run_id in scanned})
+        if len(scanned) < limit:
+            return Page(items=tuple(found))
+        after = scanned[-1]
+        if found:
+            break
     return Page(items=tuple(found), next_cursor=cursors.encode(*after) if after else None)
 
 

@@ -42,6 +42,7 @@ from minutebook.models import (
     StartRunItem,
     StartRunsRequest,
     SyncResult,
+    TaskItem,
 )
 from minutebook.models.states import DecisionOutcome
 
@@ -216,6 +217,10 @@ class Client:
         return await self._call(
             BulkResult, "POST", "/runs:bulk", json=request.model_dump(mode="json"), timeout=BULK_TIMEOUT_SECONDS
         )
+
+    def tasks(self) -> AsyncIterator[TaskItem]:
+        """Every manual step that the caller may complete, those of the oldest runs first."""
+        return self._pages(TaskItem, "/tasks", {})
 
     def inbox(self) -> AsyncIterator[InboxItem]:
         """Open decisions that the caller may answer, oldest first."""

@@ -8,7 +8,7 @@ from minutebook.cli.printing import moment, table
 from minutebook.cli.session import call, out, show
 from minutebook.cli.values import json_value
 from minutebook.client import Client
-from minutebook.models import InboxItem
+from minutebook.models import InboxItem, TaskItem
 from minutebook.models.states import DecisionOutcome
 
 
@@ -22,7 +22,7 @@ def inbox() -> None:
     if show(items):
         return
     if not items:
-        out.print("Nothing waits for you.")
+        out.print("No decision waits for you. Manual steps that do are listed by `minutebook tasks`.")
         return
     rows = table("DECISION", "RUN OF", "STEP", "ROLE", "SINCE", "OUTCOMES")
     for item in items:
@@ -34,6 +34,32 @@ def inbox() -> None:
             decision.role,
             moment(decision.opened_at),
             " ".join(decision.outcomes),
+        )
+    out.print(rows)
+
+
+def tasks() -> None:
+    """List the manual steps that wait for you; `runs complete` completes one."""
+
+    async def read(client: Client) -> list[TaskItem]:
+        return [item async for item in client.tasks()]
+
+    items = call(read)
+    if show(items):
+        return
+    if not items:
+        out.print("No manual step waits for you.")
+        return
+    rows = table("RUN", "OF", "STEP", "TASK", "ROLE", "SINCE", "UNTIL")
+    for item in items:
+        rows.add_row(
+            str(item.run.run_id),
+            item.run.definition_id,
+            item.step,
+            item.title,
+            item.role or "initiator",
+            moment(item.opened_at),
+            moment(item.until) if item.until else "-",
         )
     out.print(rows)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from minutebook.cli import bulk  # noqa: F401  adds itself to `runs`
-from minutebook.cli.decisions import decide, inbox
+from minutebook.cli.decisions import decide, inbox, tasks
 from minutebook.cli.definitions import definitions
 from minutebook.cli.events import events
 from minutebook.cli.runs import runs
@@ -46,6 +46,7 @@ def build() -> typer.Typer:
         (groups[group] if group else app).command(name)(offered.load())
     app.command("inbox")(inbox)
     app.command("decide")(decide)
+    app.command("tasks")(tasks)
     for name, group_app in groups.items():
         app.add_typer(group_app, name=name)
     return app

@@ -8,6 +8,7 @@ from minutebook.models.decisions import (
     DecisionSummary,
     DecisionView,
     InboxItem,
+    TaskItem,
 )
 from minutebook.models.definitions import (
     DefinitionDiff,
@@ -131,6 +132,7 @@ __all__ = [
     "SyncRequest",
     "SyncResult",
     "SyncedView",
+    "TaskItem",
     "TouchedRun",
     "TriggerView",
     "UsageView",

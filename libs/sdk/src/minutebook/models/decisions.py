@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, ConfigDict, Field, JsonValue
 
-from minutebook.models.base import ActorView, Person, Sent, Shown
+from minutebook.models.base import ActorView, JsonObject, Person, Sent, Shown
 from minutebook.models.runs import RunSummary
 from minutebook.models.states import DecisionOutcome, DecisionState
 
@@ -78,4 +78,16 @@ class InboxItem(Shown):
     """A decision that the caller may answer, with the run that waits for it."""
 
     decision: DecisionSummary
+    run: RunSummary
+
+
+class TaskItem(Shown):
+    """A manual step that the caller may complete, with the run that waits for it."""
+
+    step: str
+    title: str
+    role: str | None = Field(description="the workflow role whose holders may complete it; none: the run's initiator")
+    opened_at: AwareDatetime
+    until: AwareDatetime | None = Field(description="when it times out")
+    output_schema: JsonObject | None = Field(description="JSON Schema that the artefact must fit; none: any object")
     run: RunSummary
