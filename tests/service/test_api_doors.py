@@ -142,10 +142,10 @@ async def test_manual_steps_stand_in_the_list_of_those_who_may_complete_them(api
         await waits_for(api, UUID(run_id), "manual")
 
     async def listed(by: str, **query: Any) -> list[dict[str, Any]]:
-        page = await api.get("/tasks", by=by, **query)
+        page = await api.get("/tasks", by=by, params=query)
         items: list[dict[str, Any]] = page["items"]
         while page["next_cursor"]:
-            page = await api.get("/tasks", by=by, cursor=page["next_cursor"], **query)
+            page = await api.get("/tasks", by=by, params={**query, "cursor": page["next_cursor"]})
             items += page["items"]
         return [item for item in items if item["run"]["run_id"] in ids]
 
