@@ -66,7 +66,10 @@ class State:
 
 
 class Answer(Frozen):
-    """Answer as this principal. `revised` replaces the artefact on approval; `blobs` hold its content by digest."""
+    """Answer as this principal. `blobs` hold the content of `revised` by digest.
+
+    `revised` replaces the artefact on approval; with a request for changes whoever redoes it is shown it.
+    """
 
     command_id: UUID
     outcome: DecisionOutcome
@@ -199,8 +202,9 @@ def _answered(state: State) -> Rejected:
 
 
 def _check_revisable(command: Answer, state: State) -> None:
-    if command.outcome != "approve":
-        raise Rejected("decision.revision", "only an approval may carry a revised artefact; comment on it instead")
+    if command.outcome not in {"approve", "request_changes"}:
+        message = "only an approval or a request for changes may carry a revised artefact; comment on it instead"
+        raise Rejected("decision.revision", message)
     if state.artifact is None:
         raise Rejected("decision.revision", f"the decision {state.step!r} shows no artefact that could be revised")
 

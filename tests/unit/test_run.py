@@ -1,11 +1,13 @@
 """Given what has happened, when something more does, then these facts follow."""
 
 from datetime import timedelta
+from typing import get_args
 
 import pytest
 
 from contracts.errors import Rejected
 from libs.domain import run
+from minutebook.models.states import FailureClass
 from tests.support.runs import DEVELOPER, STRANGER, World, agent, both, bundle_of, review, write
 
 
@@ -92,14 +94,15 @@ def test_a_written_effect_completes_the_run() -> None:
 
 def test_changes_send_the_run_back_with_the_comment_in_the_prompt() -> None:
     world = core().start().succeed("analysis", {"pr": {"title": "t"}})
-    world.answer("approval", "request_changes", comment="Name the risk.")
+    world.answer("approval", "request_changes", comment="Name the risk.", revised={"pr": {"title": "t, at a risk"}})
     assert world.types[-4:] == ["Unparked", "StepSucceeded", "Looped", "StepQueued"]
     record = world.state.step("analysis")
     assert (record.round, record.attempt, record.attempts) == (2, 1, 2)
     prompt = world.prompt("analysis")
     assert "## Reviewer feedback" in prompt
     assert "Name the risk." in prompt
-    assert '"previous_output"' in prompt
+    assert '"previous_output": {\n    "pr": {\n      "title": "t"\n' in prompt
+    assert '"revised_artefact": {\n    "pr": {\n      "title": "t, at a risk"' in prompt
 
 
 def test_changes_past_max_loop_fail_the_step_and_name_the_limit() -> None:
@@ -167,12 +170,26 @@ def test_a_failure_is_retried_with_backoff_and_then_suspends_with_its_work_kept(
     )
 
 
-@pytest.mark.parametrize("action,status", [("suspend", "suspended"), ("fail", "failed"), (None, "suspended")])
-def test_on_failure_decides_what_a_failure_does(action: str | None, status: str) -> None:
-    on_failure = {"output_invalid": action} if action else {}
-    world = World(bundle_of(agent("a"), on_failure=on_failure)).start().fail("a", "output_invalid", "no title")
+@pytest.mark.parametrize("failure_class", get_args(FailureClass))
+@pytest.mark.parametrize(
+    "action,status",
+    [
+        ("suspend", "suspended"),
+        ("fail", "failed"),
+        ("escalate", "waiting_decision"),
+        ("retry_backoff", "running"),
+        (None, "suspended"),
+    ],
+)
+def test_on_failure_decides_what_a_failure_does(failure_class: str, action: str | None, status: str) -> None:
+    on_failure = {failure_class: action} if action else {}
+    world = World(bundle_of(agent("a"), on_failure=on_failure)).start().fail("a", failure_class, "it broke")
     assert world.state.status == status
-    assert "no title" in (world.state.reason or "")
+    record = world.state.step("a")
+    assert (record.failure_class, record.message) == (failure_class, "it broke")
+    assert world.state.reason == ("it broke" if status in {"suspended", "failed"} else None)
+    default = World(bundle_of(agent("a"), on_failure={"default": action} if action else {})).start()
+    assert default.fail("a", failure_class).state.status == status
 
 
 def test_a_retry_of_a_failed_step_queues_a_new_attempt() -> None:

@@ -45,5 +45,6 @@ def _try_again(walk: Walk, key: str, child: State) -> None:
             comment=child.comment,
             by=child.by.name if child.by else None,
             previous=child.artifact,
+            revised=child.revised,
         )
         walk.comments.update(dict.fromkeys((key, *failed), feedback))

@@ -19,7 +19,9 @@ class DecideRequest(Sent):
 
     comment: str | None = Field(default=None, max_length=20_000)
     revised_artifact: JsonValue = Field(
-        default=None, description="replaces the artefact on approval; must fit the step's output schema"
+        default=None,
+        description="replaces the artefact on approval, and is shown to the next round with a request for changes; "
+        "must fit the step's output schema",
     )
 
 
@@ -28,7 +30,7 @@ class DecisionAnswerView(Shown):
     by: ActorView
     at: AwareDatetime
     comment: str | None = None
-    revised: bool = Field(default=False, description="whether the artefact was replaced")
+    revised: bool = Field(default=False, description="whether the answer carried a revised artefact")
 
 
 class DecisionSummary(Shown):
