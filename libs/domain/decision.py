@@ -146,7 +146,7 @@ def _roles(state: State) -> Mapping[str, RoleBinding]:
     return roles
 
 
-def _may_answer(principal: Principal, state: State) -> bool:
+def may_answer(principal: Principal, state: State) -> bool:
     if state.escalated_to == ADMIN and is_administrator(principal):
         return True
     return any(holds(principal, binding, project_id=state.project_id) for binding in _roles(state).values())
@@ -156,7 +156,7 @@ def _answer(command: Answer, state: State, now: datetime) -> Decided:
     run_id, initiator = state.run_id, state.initiated_by
     if run_id is None or initiator is None or not sees_run(command.principal, initiator.id, state.project_id):
         raise Rejected("decision.not_found", "there is no such decision", status=404)
-    if not _may_answer(command.principal, state):
+    if not may_answer(command.principal, state):
         roles = " or ".join(repr(role) for role in _roles(state))
         raise Rejected(
             "decision.not_yours",

@@ -6,7 +6,6 @@ from uuid import UUID
 from contracts.base import Principal
 from contracts.events.run import RunEventAwaited
 from libs.domain import admission, decision, run
-from libs.domain.access import holds
 from libs.domain.lifecycle import RUN_OPEN
 from libs.domain.run.operating import may_complete
 from libs.eventstore.port import Recorded
@@ -36,11 +35,6 @@ def waiting_for(
     awaited = {fact.event.wait_id: fact.event for fact in history if isinstance(fact.event, RunEventAwaited)}
     found = [_of_step(caller, state, step, record, decisions, awaited) for step, record in state.steps.items()]
     return tuple(waiting for waiting in found if waiting is not None)
-
-
-def may_answer(caller: Principal, state: decision.State) -> bool:
-    """Whether a decision is open and the caller's to answer."""
-    return state.status == "open" and holds(caller, state.binding, project_id=state.project_id)
 
 
 def _of_step(
@@ -90,7 +84,8 @@ def _decision(caller: Principal, decision_id: UUID, state: decision.State) -> Wa
         outcomes=state.outcomes,
         opened_at=state.opened_at,
         due_at=state.due_at,
-        may_answer=may_answer(caller, state),
+        escalation=state.kind == "escalation",
+        may_answer=decision.may_answer(caller, state),
     )
 
 

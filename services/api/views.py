@@ -39,7 +39,7 @@ from services.api import cursors
 from services.api.definition_views import DefinitionViews
 from services.api.outline import steps_of
 from services.api.reads import Histories, Reads, content_of, fold, named
-from services.api.standing import may_answer, waiting_for
+from services.api.standing import waiting_for
 from services.api.words import describe
 
 ATTEMPTS: Final = ((RunStepQueued, "attempt_id"),)
@@ -304,10 +304,11 @@ def _decision(caller: Principal, decision_id: UUID, state: decision.State) -> di
         "outcomes": state.outcomes,
         "state": state.status,
         "opened_at": state.opened_at,
+        "kind": state.kind,
         "due_at": state.due_at,
         "escalated_to": state.escalated_to,
         "artifact_step": state.artifact_step,
-        "may_answer": may_answer(caller, state),
+        "may_answer": state.status == "open" and decision.may_answer(caller, state),
     }
 
 

@@ -89,7 +89,7 @@ def simulate(
         Path | None, typer.Option(help="JSON file: step → what it hands off; else the least that its schema takes")
     ] = None,
     recorded: Annotated[
-        str | None, typer.Option("--run", help="take outputs and answers of this run, from the server")
+        str | None, typer.Option("--run", help="take context, outputs and answers of this run, from the server")
     ] = None,
     answer: Annotated[
         list[str],

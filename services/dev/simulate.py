@@ -43,12 +43,13 @@ def run_simulation(
     as_json: bool,
 ) -> None:
     """Simulate a workflow of a folder, or a shipped one by its id, and print how it went."""
-    known: dict[str, JsonValue] = {}
-    answered: Answers = {}
-    if recorded is not None:
-        known, answered = _of_run(recorded)
-    known |= _outputs(outputs)
-    script = Script(context=context, variant=variant, outputs=known, answers=answered | _answers(answers))
+    known = Script() if recorded is None else _of_run(recorded)
+    script = Script(
+        context={**known.context, **context},
+        variant=variant or known.variant,
+        outputs={**known.outputs, **_outputs(outputs)},
+        answers={**known.answers, **_answers(answers)},
+    )
     try:
         outcome = simulate(_bundle(target, workflow), script, at_=at or datetime.now(UTC))
     except MinutebookError as error:
@@ -105,10 +106,10 @@ def _answers(given: list[str]) -> Answers:
     return dict(found)
 
 
-def _of_run(run_id: str) -> tuple[dict[str, JsonValue], Answers]:
-    """What the steps of a run handed off last, as they proposed it, and what people answered, in order."""
+def _of_run(run_id: str) -> Script:
+    """A run's context, what its steps handed off last, as they proposed it, and what people answered, in order."""
 
-    async def read(client: Client) -> tuple[dict[str, JsonValue], Answers]:
+    async def read(client: Client) -> Script:
         run = await client.run(run_id)
         handed_off = [step.key for step in run.steps if step.artifact_state is not None and step.kind != "parallel"]
         outputs = {key: (await client.artifact(run_id, key)).proposed for key in handed_off}
@@ -120,7 +121,7 @@ def _of_run(run_id: str) -> tuple[dict[str, JsonValue], Answers]:
                 step_of[stream] = str(entry.data["step"])
             elif entry.type == "decision.answered":
                 answers[step_of[stream]] += (cast(DecisionOutcome, entry.data["outcome"]),)
-        return outputs, dict(answers)
+        return Script(context=run.context, variant=run.variant, outputs=outputs, answers=answers)
 
     return call(read)
 

@@ -8,16 +8,20 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
+import typer
 from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 
 from libs.adapters import normalise, verify_signature
+from minutebook.cli.main import build
 from minutebook.models import DeliveryAccepted
 from services.api import openapi, problems
 from services.api.door import PREFIX, SCOPES
@@ -129,6 +133,31 @@ def test_the_codes_that_are_named_are_in_the_code() -> None:
     named = set(re.findall(r"`([a-z]+\.[a-z_]+)`", errors))
     assert len(named) > 15
     assert named - constants == set()
+
+
+def test_the_commands_are_those_of_the_command_line() -> None:
+    told: dict[str, set[str]] = {
+        group: set(re.findall(r"`([^`]+)`", commands))
+        for group, commands in re.findall(
+            r"^\| `(\w+)` \| (`[a-z].*) \|$", TEXT.partition("## The command line")[2], re.M
+        )
+    }
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
+    offered = [name.split(".") for name in points["minutebook.commands"] if "." in name]
+    for group in build().registered_groups:
+        assert group.typer_instance is not None
+        # What was offered since this environment was installed is there after the next installation.
+        theirs = {name for above, name in offered if above == group.name}
+        assert told[str(group.name)] == set(names(group.typer_instance)) | theirs
+    assert set(told) == {"runs", "definitions", "events", "schedules"}
+
+
+def names(app: typer.Typer) -> Iterator[str]:
+    """The commands of a group, with those of the groups in it."""
+    yield from (str(command.name) for command in app.registered_commands)
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        yield from (f"{group.name} {name}" for name in names(group.typer_instance))
 
 
 def test_the_numbers_and_scopes_are_those_of_the_code() -> None:
