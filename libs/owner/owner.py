@@ -121,7 +121,7 @@ class Owner(Generic[S, C]):
     async def handle(self, items: Sequence[Item[C]], *, loaded: Load | None = None) -> list[Result[S]]:
         """Carry out a batch; one result per item, in order. An item's failure is its own.
 
-        Several items of one stream are carried out one after the other. `loaded` are all of their streams from the
+        Several items of one stream are carried out one after the other. `loaded` holds all of their streams from the
         beginning, where the caller has just read them; what has changed since loses its gate and is read again.
         """
         results: dict[int, Result[S]] = {}
@@ -251,7 +251,7 @@ class Owner(Generic[S, C]):
         else:
             known = {i: self._cache.get(i) or _Held(self._category.initial) for i in stream_ids}
             load = await self._query(items, known)
-        denied = [i for i, loaded in load.streams.items() if _denies(loaded, known[i])]
+        denied = [i for i, held in known.items() if _denies(load.streams[i], held)]
         if denied:
             _log.warning("history is not the one that was cached", category=self._category.name, streams=len(denied))
             self._forget(denied)

@@ -44,13 +44,14 @@ def build(tools: Tools) -> Service:
     bus.subscribe(durables["scheduler-history"], envelope_handler(handlers.on_facts))
     bus.subscribe(durables["scheduler-wake"], wake_handler(handlers.on_wake))
 
+    looks = {"admission": admissions.on_wake, "run": admissions.look}
     lease = Lease(store, nonce(), length=timedelta(seconds=settings.scheduler_lease_seconds))
     duties: list[Duty] = [
         _every(tick, lease, "wakes", Wakes(store, bus).send),
         _every(tick, lease, "sweep", Sweep(store, bus, age=age).publish),
         _every(tick, lease, "deliveries", Deliveries(store, bus, age=age).send),
         _every(max(tick, RECONCILE_EVERY), lease, "schedules", schedules.keep),
-        _every(max(tick, LOOK_EVERY), lease, "incarnations", Incarnations(store, bus, admissions.look).look),
+        _every(max(tick, LOOK_EVERY), lease, "incarnations", Incarnations(store, bus, looks).look),
     ]
     if tools.pool is not None:
         duties.append(Gauges(tools.pool, lease).keeping)

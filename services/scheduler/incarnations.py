@@ -5,7 +5,7 @@ them. Whatever they said stands in the history: a stream that is woken reads the
 Which streams are woken, and which need no wake: docs/adr/0007-a-lost-bus-wakes-what-is-open.md.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -41,13 +41,17 @@ OPEN: Final[Mapping[str, frozenset[str]]] = {
     "effect": _open(lifecycle.EFFECT),
     "decision": _open(lifecycle.DECISION),
     "attempt": _open(lifecycle.ATTEMPT),
-    "admission": frozenset({"busy"}),
 }
 """What is woken, in this order."""
 
-ASKING: Final = frozenset({"created", "running", "suspended"})
-"""States in which a run may wait for its concurrency key without anybody knowing that it asked: it has no wake that
-would tell, and its key may have no stream yet."""
+LOOKED_AT: Final[Mapping[str, frozenset[str]]] = {
+    "admission": frozenset({"busy"}),
+    "run": frozenset({"created", "running", "suspended"}),
+}
+"""What is looked at here and now, after that. A key's wake could be taken by a message of a run that asks for it, which
+says nothing of those that have ended; and a run may wait for its key without anybody knowing that it asked."""
+
+Look = Callable[[Sequence[UUID]], Awaitable[Failures]]
 
 _log = get_logger("scheduler.incarnations")
 
@@ -57,26 +61,26 @@ class _Pass:
     """One walk through everything open, because of these streams of the bus."""
 
     stamps: Mapping[str, str]
-    categories: list[str]
-    asked: bool = False
+    to_wake: list[str]
+    to_look_at: list[str]
     after: UUID | None = None
     woken: int = 0
 
     @property
     def is_over(self) -> bool:
-        return self.asked and not self.categories
+        return not self.to_wake and not self.to_look_at
 
 
 class Incarnations:
     """Compares the bus with what was recorded of it; a walk that another leader began is begun again.
 
-    `look_at` is told of the runs that may have asked for their concurrency key in vain.
+    `looks` settle keys and runs of `LOOKED_AT`, by category.
     """
 
-    def __init__(self, store: Clockwork, bus: Bus, look_at: Callable[[Collection[UUID]], Awaitable[Failures]]) -> None:
+    def __init__(self, store: Clockwork, bus: Bus, looks: Mapping[str, Look]) -> None:
         self._store = store
         self._bus = bus
-        self._look_at = look_at
+        self._looks = looks
         self._pass: _Pass | None = None
 
     async def look(self) -> None:
@@ -91,7 +95,7 @@ class Incarnations:
             self._pass = None
             return
         if self._pass is None or self._pass.stamps != other:
-            self._pass = _Pass(other, list(OPEN))
+            self._pass = _Pass(other, list(OPEN), list(LOOKED_AT))
             _log.info("the bus is not the one recorded, waking everything open", streams=sorted(other))
         if await self._wake(self._pass):
             # Only now: a leader that dies before leaves the whole walk to the next one.
@@ -114,24 +118,26 @@ class Incarnations:
         for _ in range(PAGES_PER_LOOK_MAX):
             if walk.is_over or reached >= WOKEN_PER_LOOK_MAX:
                 break
-            reached += await (self._wake_page(walk) if walk.categories else self._ask_page(walk))
+            reached += await (self._wake_page(walk) if walk.to_wake else self._look_at_page(walk))
         return walk.is_over
 
     async def _wake_page(self, walk: _Pass) -> int:
-        category = walk.categories[0]
+        category = walk.to_wake[0]
         page = await self._store.wake_open(category, OPEN[category], limit=PAGE, after=walk.after)
         walk.after = page.next
         walk.woken += page.streams
         if page.next is None:
-            walk.categories.pop(0)
+            walk.to_wake.pop(0)
         return page.streams
 
-    async def _ask_page(self, walk: _Pass) -> int:
-        page = await self._store.in_states("run", ASKING, limit=PAGE, after=walk.after)
-        for run_id, failure in (await self._look_at(page.stream_ids)).items():
+    async def _look_at_page(self, walk: _Pass) -> int:
+        category = walk.to_look_at[0]
+        page = await self._store.in_states(category, LOOKED_AT[category], limit=PAGE, after=walk.after)
+        for stream_id, failure in (await self._looks[category](page.stream_ids)).items():
             if isinstance(failure, Unavailable):
                 raise failure  # the next look begins this page again
-            _log.warning("what a run asks for was not settled", run_id=str(run_id), code=failure.code)
+            _log.warning("what is open was not settled", category=category, stream=str(stream_id), code=failure.code)
         walk.after = page.next
-        walk.asked = page.next is None
+        if page.next is None:
+            walk.to_look_at.pop(0)
         return len(page.stream_ids)

@@ -30,6 +30,7 @@ from contracts.events.run import (
     Trigger,
     UserRef,
 )
+from libs.bus.memory import MemoryBroker, MemoryBus
 from libs.bus.port import ACK
 from libs.domain import admission, run
 from libs.domain.categories import CATEGORIES
@@ -38,6 +39,7 @@ from libs.faultpoints import VARIABLE
 from libs.owner import Publisher
 from services.scheduler.admissions import Admissions
 from services.scheduler.app import build
+from services.scheduler.incarnations import Incarnations
 from tests.support.postgres import Database
 from tests.support.record import ListeningBus, Record, open_record
 
@@ -218,6 +220,22 @@ async def test_what_was_lost_with_the_bus_is_found_by_looking(world: World) -> N
     admissions = Admissions(world.record.store, Publisher(world.buses[0], world.record.store))
     assert await admissions.look([held, waiting, unheard]) == {}
     assert (await world.state()).queued == (unheard,)
+
+
+async def test_a_lost_bus_gives_the_place_of_a_run_that_ended_to_the_next_one(world: World) -> None:
+    """Found by the simulation: settling what those ask who wait took the wake of their key with it."""
+    held, waiting = uuid4(), uuid4()
+    await world.ask(held)
+    await world.ask(waiting)
+    await world.tell(REQUESTED, held, waiting)
+    await world.end(held)
+
+    bus = MemoryBus(MemoryBroker())
+    await bus.start()
+    admissions = Admissions(world.record.store, Publisher(bus, world.record.store))
+    looks = {"admission": admissions.on_wake, "run": admissions.look}
+    await Incarnations(world.record.store, bus, looks).look()
+    assert (await world.state()).holders == (waiting,)
 
 
 async def test_a_wake_passes_when_there_is_nothing_to_say(world: World) -> None:

@@ -46,7 +46,8 @@ def broker() -> MemoryBroker:
 
 async def leader(record: Record, broker: MemoryBroker) -> Incarnations:
     bus = await started(broker)
-    return Incarnations(record.store, bus, Admissions(record.store, Publisher(bus, record.store)).look)
+    admissions = Admissions(record.store, Publisher(bus, record.store))
+    return Incarnations(record.store, bus, {"admission": admissions.on_wake, "run": admissions.look})
 
 
 async def started(broker: MemoryBroker) -> MemoryBus:

@@ -7,13 +7,15 @@ reached the target. Every sentence that it can break the simulation with is a pr
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from libs.eventstore.memory import Head, MemoryStore
 from libs.eventstore.port import Recorded
 from tests.simulation import tables
+from tests.simulation.places import Places
+from tests.simulation.violation import Violation
 
 WATCHDOG: Final = timedelta(seconds=60)
 CLOCK_MAY_GO_BACK: Final = timedelta(seconds=30)
@@ -21,10 +23,6 @@ CALL_STARTS_WITHIN_SECONDS: Final = 5.0
 CANCEL_REACHES_WITHIN_SECONDS: Final = 10.0
 PARKED_AFTER_SECONDS: Final = 90.0
 """One stale wake after parking is fine; by now it has come."""
-
-
-class Violation(AssertionError):
-    """A promise was broken."""
 
 
 @dataclass(slots=True)
@@ -39,12 +37,18 @@ class _Stream:
     lost_claims: set[UUID] = field(default_factory=set)
     shown: str | None = None
     steps: dict[str, str] = field(default_factory=dict)
+    until: dict[str, datetime] = field(default_factory=dict)
+    manual: set[str] = field(default_factory=set)
+    taken: set[UUID] = field(default_factory=set)
+    inherited: set[str] = field(default_factory=set)
     states: list[str] = field(default_factory=list)
     pending: int = 0
     pending_at_seconds: float = 0.0
     calls: int = 0
     writes: int = 0
     key: str = ""
+    definition_id: str = ""
+    match: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Auditor:
@@ -58,7 +62,8 @@ class Auditor:
         self._triggered: set[tuple[UUID, str, str]] = set()
         self._caused: set[UUID] = set()
         self._refused: dict[UUID, str] = {}
-        self._accepted: dict[str, str] = {}
+        self._accepted: dict[str, str | None] = {}
+        self._places = Places()
         self._received: set[str] = set()
         self._started: defaultdict[str, list[str]] = defaultdict(list)
         self._executed: set[UUID] = set()
@@ -106,6 +111,9 @@ class Auditor:
 
     def _judge_run(self, run: _Stream, recorded: Recorded, _before: str) -> None:
         event: Any = recorded.event
+        self._places.judge_run(recorded)
+        if recorded.type == "run.created":
+            run.definition_id, run.key = event.definition_id, str(event.context.get("key", ""))
         match recorded.type:
             case "run.created" if event.trigger.key is not None:
                 key = (recorded.metadata.tenant_group, event.definition_id, event.trigger.key)
@@ -113,6 +121,12 @@ class Auditor:
                     raise Violation(f"one trigger key started two runs: {key[1]} {key[2]}")
                 self._triggered.add(key)
                 self._started[event.trigger.key.partition(":")[2]].append(event.definition_id)
+            case "run.forked":
+                run.inherited = set(event.effects)
+            case "run.event_taken":
+                if event.inbound_id in run.taken:
+                    raise Violation(f"a run took one event twice: {event.inbound_id}")
+                run.taken.add(event.inbound_id)
             case "run.looped":
                 for step in event.reset:
                     if step in run.steps:
@@ -123,6 +137,10 @@ class Auditor:
                         self._step(run, step, "cancelled", recorded)
             case type_ if type_ in tables.STEP_AFTER:
                 self._step(run, event.step, tables.STEP_AFTER[type_], recorded)
+                if (until := getattr(event, "until", None) or getattr(event, "not_before", None)) is not None:
+                    run.until[event.step] = until
+                if type_ == "run.manual_opened":
+                    run.manual.add(event.step)
 
     @staticmethod
     def _step(run: _Stream, step: str, after: str, recorded: Recorded) -> None:
@@ -132,6 +150,25 @@ class Auditor:
                 f"no such edge of a step: {before} -> {after} of {step} by {recorded.type} v{recorded.version}"
             )
         run.steps[step] = after
+        run.until.pop(step, None)
+        run.manual.discard(step)
+
+    def _judge_admission(self, key: _Stream, recorded: Recorded, before: str) -> None:
+        key.state = self._places.judge_key(recorded)
+        if key.state not in tables.ADMISSION.get(before, frozenset()) | {before}:
+            raise Violation(f"no such edge of a key: {before} -> {key.state} by {recorded.type}")
+
+    def _judge_wait(self, wait: _Stream, recorded: Recorded, _before: str) -> None:
+        event: Any = recorded.event
+        match recorded.type:
+            case "wait.opened":
+                wait.run_id, wait.match = event.run_id, event.match
+            case "wait.matched":
+                if event.inbound_id not in self.streams:
+                    raise Violation(f"a wait was given an event that is not recorded: {event.external_id}")
+                found = {**event.keys, "event": event.event}
+                if any(found.get(key) != wanted for key, wanted in wait.match.items()):
+                    raise Violation(f"a wait for {wait.match} was given {found}")
 
     def _judge_inbound(self, _inbound: _Stream, recorded: Recorded, _before: str) -> None:
         event: Any = recorded.event
@@ -176,6 +213,8 @@ class Auditor:
         match recorded.type:
             case "effect.declared":
                 effect.run_id, effect.key = event.run_id, event.key
+                if event.key in self.streams[event.run_id].inherited:
+                    raise Violation(f"a fork does again what was done before it: {event.key}")
                 self._effects[f"{event.run_id}:{event.key}"] = recorded.stream_id
             case "effect.pending":
                 self._must_be_active(effect, "a call was announced")
@@ -203,9 +242,9 @@ class Auditor:
             raise Violation(f"the head row of {category} {stream_id} is not at the end of its stream")
         if category in tables.EDGES and head.state != stream.state:
             raise Violation(f"the head row of {category} {stream_id} says {head.state}, the facts {stream.state}")
-        self._judge_wake(category, head)
+        self._judge_wake(stream_id, category, head)
 
-    def _judge_wake(self, category: str, head: Head) -> None:
+    def _judge_wake(self, stream_id: UUID, category: str, head: Head) -> None:
         """Whatever works is looked at by the clock; nothing is parked on a message alone."""
         limit: timedelta | None = None
         match category, head.state:
@@ -217,6 +256,8 @@ class Auditor:
                 limit = timedelta(seconds=150)
             case "attempt", "running":
                 limit = timedelta(seconds=90)
+        if category == "run" and self._places.is_held(stream_id):
+            limit = None
         if limit is None:
             return
         if head.wake_at is None:
@@ -250,8 +291,8 @@ class Auditor:
             raise Violation(f"a caller was refused ({code}) what it had done: command {command_id}")
         self._refused[command_id] = code
 
-    def accepted(self, external_id: str, definition_id: str) -> None:
-        """A source was told that its event was taken; it starts this workflow."""
+    def accepted(self, external_id: str, definition_id: str | None) -> None:
+        """A source was told that its event was taken; it starts this workflow, or none."""
         self._accepted[external_id] = definition_id
 
     # What reached the outside
@@ -304,8 +345,15 @@ class Auditor:
             run = self.streams.get(stream.run_id) if stream.run_id else None
             run_state = run.state if run else ""
             match stream.category, stream.state:
-                case "run", "created" | "running" | "waiting_timer":
+                case "run", "created" if self._places.may_wait(stream_id):
+                    pass
+                case "run", "created" | "running" | "waiting_event" | "waiting_timer":
                     found.append(f"run {stream_id} is {stream.state}, steps {stream.steps}")
+                case "wait", "opening" | "open" if run_state in tables.RUN_OVER:
+                    found.append(f"wait {stream_id} is {stream.state}, its run {run_state}")
+                case "admission", _:
+                    over = [i for i in self._places.named(stream_id) if self.streams[i].state in tables.RUN_OVER]
+                    found += [f"run {i} is over and has a place under key {stream_id}" for i in over]
                 case "attempt", "running":
                     found.append(f"attempt {stream_id} is running, its run {run_state}")
                 case "attempt", "queued" if run_state in tables.RUN_ACTIVE:
@@ -342,14 +390,14 @@ class Auditor:
             parked = run.category == "run" and (run.state == "suspended" or run.state.startswith("waiting_"))
             if parked and min(now - run.changed_at_seconds, calm_seconds) > PARKED_AFTER_SECONDS:
                 wake_at = self._store.rows["run"][stream_id].wake_at
-                if wake_at is not None:
+                if wake_at is not None and (run.state == "suspended" or wake_at not in run.until.values()):
                     raise Violation(f"a run that is {run.state} is woken by the clock at {wake_at}: {stream_id}")
 
     def close(self, fold: Callable[[str, tuple[Recorded, ...]], tuple[str, Mapping[str, Any]]]) -> None:
         """Everything is settled: the last checks. `fold` is the product's own: (state, columns) of a stream."""
         self.look()
         for external_id, definition_id in self._accepted.items():
-            if self._started[external_id] != [definition_id]:
+            if self._started[external_id] != ([] if definition_id is None else [definition_id]):
                 raise Violation(f"event {external_id} for {definition_id} started {self._started[external_id]}")
         by_stream: defaultdict[UUID, list[Recorded]] = defaultdict(list)
         for recorded in self._store.history:
@@ -372,4 +420,6 @@ _JUDGES: Final[Mapping[str, Callable[[Auditor, _Stream, Recorded, str], None]]] 
     "decision": Auditor._judge_decision,
     "effect": Auditor._judge_effect,
     "inbound": Auditor._judge_inbound,
+    "wait": Auditor._judge_wait,
+    "admission": Auditor._judge_admission,
 }

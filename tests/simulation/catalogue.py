@@ -98,6 +98,74 @@ _TWICE: Final = """
   on_failure: { default: retry_backoff }
 """
 
+_HANDS: Final = """
+  stages:
+    - key: only
+      steps:
+        - { key: figures, kind: manual, role: lead, timeout: 20m }
+        - { key: draft, kind: agent, agent: echo, prompt: prompts/do.md, wait: { for: 20s } }
+        - { key: good, kind: gate, gate: steps.draft.score == 0, loop_to: draft, loop_max: 1 }
+        - { key: approval, kind: decision, role: lead, artifact: figures, timeout: 20m }
+  limits: { max_attempts: 2 }
+  on_failure: { default: escalate, connector_unavailable: retry_backoff }
+"""
+
+_ITEMS: Final = """
+  stages:
+    - key: only
+      steps:
+        - { key: plan, kind: agent, agent: echo, prompt: prompts/do.md }
+        - { key: review, kind: decision, role: lead, artifact: plan }
+        - key: parts
+          kind: agent
+          agent: echo
+          prompt: prompts/do.md
+          for_each: { items: steps.plan.parts, max_parallel: 2 }
+        - key: file
+          kind: write
+          system: github
+          tool: create_pull_request
+          requires_decision: review
+          for_each: { items: steps.plan.parts, max_parallel: 2 }
+          args: { title: "{{item.id}}" }
+          effect_key: "items:{{context.key}}:{{item.id}}"
+  on_failure: { default: suspend, connector_unavailable: retry_backoff, timeout: retry_backoff }
+"""
+
+_RACES: Final = """
+  stages:
+    - key: only
+      steps:
+        - key: try
+          kind: parallel
+          join: any
+          parallel:
+            - { key: left, agent: echo, prompt: prompts/do.md }
+            - { key: right, agent: echo, prompt: prompts/do.md }
+        - { key: told, kind: event, source: generic, match: { event: replied, key: $context.key } }
+        - { key: told_again, kind: event, source: generic, match: { event: replied, key: $context.key }, timeout: 30m }
+  on_failure: { default: fail, connector_unavailable: retry_backoff, timeout: escalate }
+"""
+
+_ALONE: Final = """
+  concurrency: { limit: 1 }
+  stages:
+    - key: only
+      steps:
+        - { key: plan, kind: agent, agent: echo, prompt: prompts/do.md }
+        - { key: review, kind: decision, role: lead, artifact: plan }
+  on_failure: { default: fail, connector_unavailable: retry_backoff }
+"""
+
+_NEWEST: Final = """
+  concurrency: { limit: 2, mode: coalesce }
+  stages:
+    - key: only
+      steps:
+        - { key: plan, kind: agent, agent: echo, prompt: prompts/do.md, wait: { for: 10s } }
+  on_failure: { default: retry_backoff }
+"""
+
 _WIDE: Final = """
   stages:
     - key: only
@@ -122,11 +190,25 @@ _WIDE: Final = """
   on_failure: { default: escalate, connector_unavailable: retry_backoff, timeout: escalate }
 """
 
-SMALL: Final[Mapping[str, str]] = {"note": _NOTE, "fan": _FAN, "loops": _LOOPS, "twice": _TWICE, "wide": _WIDE}
+SMALL: Final[Mapping[str, str]] = {
+    "note": _NOTE,
+    "fan": _FAN,
+    "loops": _LOOPS,
+    "twice": _TWICE,
+    "hands": _HANDS,
+    "items": _ITEMS,
+    "races": _RACES,
+    "alone": _ALONE,
+    "newest": _NEWEST,
+    "wide": _WIDE,
+}
 """Workflows made for the simulation: id → what follows their triggers."""
 
 TRIGGERED_BY: Final = "generic"
-"""The source whose event `filed` starts each of them, by its key `flow`."""
+"""The source whose event `filed` starts each of them, by its key `flow`, and whose `replied` is waited for."""
+
+REPLIED_TO: Final = "races"
+"""The workflow that waits for events `replied` with its key."""
 
 
 def files() -> dict[str, str]:

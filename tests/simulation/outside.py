@@ -59,7 +59,8 @@ class ScriptedExecutor:
 def _output(request: AttemptRequest, drawn: float) -> JsonObject:
     """The least that fits the schema; without one, what the workflows of the simulation look at."""
     if request.output_schema is None:
-        return {"score": int(drawn < 0.2), "request": {"title": f"{request.step} {drawn}"}}
+        parts: list[JsonValue] = [{"id": f"part {number}"} for number in range(3)]
+        return {"score": int(drawn < 0.2), "request": {"title": f"{request.step} {drawn}"}, "parts": parts}
     known = json.dumps(request.output_schema, sort_keys=True)
     if known not in _outputs:
         made = minimal_instance(request.output_schema)

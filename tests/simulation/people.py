@@ -7,8 +7,19 @@ from typing import Any, Final
 from uuid import UUID
 
 from contracts import ids
-from contracts.base import Principal
-from contracts.commands import AnswerDecision, CancelRun, Command, ResumeRun, RetryStep, StartRun, SuspendRun
+from contracts.base import JsonObject, Principal
+from contracts.commands import (
+    AnswerDecision,
+    CancelRun,
+    Command,
+    CompleteStep,
+    ForkRun,
+    RestartRun,
+    ResumeRun,
+    RetryStep,
+    StartRun,
+    SuspendRun,
+)
 from contracts.envelope import InboundNotice
 from contracts.errors import MinutebookError, Unavailable
 from contracts.replies import DecisionAccepted, RunChanged
@@ -22,6 +33,7 @@ from libs.process.asks import ask
 from minutebook.models.states import DecisionOutcome
 from tests.simulation import catalogue
 from tests.simulation.process import Crash
+from tests.simulation.tables import RUN_ACTIVE
 from tests.simulation.world import World
 
 GROUP: Final = ids.tenant_group("simulation")
@@ -112,21 +124,46 @@ class People:
         if answer is not None:
             self.world.auditor.told(answer.run_id, answer.version, answer.state)
 
-    async def send_event(self, definition_id: str, external_id: str) -> None:
+    async def start_by_event(self, definition_id: str, external_id: str) -> None:
+        keys: JsonObject = {"flow": definition_id, **catalogue.context(definition_id, external_id)}
+        await self.send_event("filed", external_id, keys, starts=definition_id)
+
+    async def send_event(self, event: str, external_id: str, keys: JsonObject, *, starts: str | None = None) -> None:
         """Deliver an event until it is taken, and now and then once more."""
         again = self.world.hits(0.4)
         delay = self.world.random.random() * 3
         for _ in range(10):
             try:
-                await self._through(lambda tools: _deliver(tools, definition_id, external_id, self.world))
+                await self._through(lambda tools: _deliver(tools, event, external_id, keys, self.world))
             except NoAnswer:
                 await asyncio.sleep(self.world.random.uniform(0.1, 6.0))
                 continue
-            self.world.auditor.accepted(external_id, definition_id)
+            self.world.auditor.accepted(external_id, starts)
             if not again:
                 return
             again = False
             await asyncio.sleep(delay)
+
+    async def replying(self) -> None:
+        """Send what runs wait for: once per wait, now and then before anybody waits for it."""
+        while True:
+            await asyncio.sleep(self.world.random.uniform(0.2, 1.5 if self.calm else 8.0))
+            waits = self.world.store.rows["wait"]
+            for wait_id, head in list(waits.items()):
+                if (
+                    head.state in {"opening", "open"}
+                    and wait_id not in self._asked
+                    and (self.calm or self.world.hits(0.3))
+                ):
+                    self._asked.add(wait_id)
+                    self._reply(head.columns["run_id"], f"R-{wait_id}")
+            runs = [i for i, run in self.world.auditor.streams.items() if run.definition_id == catalogue.REPLIED_TO]
+            if not self.calm and runs and self.world.hits(0.2):
+                self._reply(self.world.random.choice(runs), f"R-{mint()}")
+
+    def _reply(self, run_id: UUID, external_id: str) -> None:
+        keys: JsonObject = {"key": self.world.auditor.streams[run_id].key}
+        self.world.apart(self.send_event("replied", external_id, keys), "a source that replies")
 
     # Deciding
 
@@ -147,6 +184,22 @@ class People:
                 for lead in leads:
                     outcome = "approve" if self.calm else self.world.random.choice(OUTCOMES)
                     self.world.apart(self._decide(decision_id, lead, outcome), "a decision")
+            await self._complete()
+
+    async def _complete(self) -> None:
+        """Do what is to be done by hand."""
+        for run_id, run in list(self.world.auditor.streams.items()):
+            for step in sorted(run.manual):
+                if run.state in RUN_ACTIVE and (self.calm or self.world.hits(0.4)):
+                    command = CompleteStep(
+                        command_id=mint(),
+                        deadline=self.world.now(),
+                        principal=LEADS[0],
+                        run_id=run_id,
+                        step=step,
+                        artifact={"days": 3},
+                    )
+                    await self._change(command)
 
     async def _decide(self, decision_id: UUID, lead: Principal, outcome: DecisionOutcome) -> None:
         command = AnswerDecision(
@@ -177,9 +230,13 @@ class People:
 
     async def _operate(self, run_id: UUID) -> None:
         common = {"deadline": self.world.now(), "principal": LEADS[1], "run_id": run_id}
-        match self.world.random.randrange(8):
+        match self.world.random.randrange(10):
             case 0:
                 await self._change(CancelRun(command_id=mint(), **common))
+            case 8:
+                await self._change(RestartRun(command_id=mint(), new_run_id=mint(), **common))
+            case 9:
+                await self._change(ForkRun(command_id=mint(), new_run_id=mint(), **common))
             case 1 | 2 | 3:
                 await self._change(SuspendRun(command_id=mint(), **common))
                 if self.world.hits(0.7):
@@ -194,19 +251,20 @@ class People:
         failed = next((step for step, state in steps.items() if state == "failed"), None)
         if failed is None:
             await self._change(ResumeRun(command_id=mint(), **common))
-        else:
-            await self._change(RetryStep(command_id=mint(), step=failed, **common))
+        elif not await self._change(RetryStep(command_id=mint(), step=failed, **common)):
+            # A branch of `any` may have failed without harm.
+            await self._change(ResumeRun(command_id=mint(), **common))
 
-    async def _change(self, command: Command) -> None:
+    async def _change(self, command: Command) -> bool:
         answer = await self._ask(command, RunChanged)
         if isinstance(answer, RunChanged):
             self.world.auditor.told(answer.run_id, answer.version, answer.state)
+        return isinstance(answer, RunChanged)
 
 
-async def _deliver(tools: Tools, definition_id: str, external_id: str, world: World) -> None:
+async def _deliver(tools: Tools, event: str, external_id: str, keys: JsonObject, world: World) -> None:
     """What the front door of webhooks does once it believes a delivery."""
-    keys = {"flow": definition_id, **catalogue.context(definition_id, external_id)}
-    payload, content = blob({"event": "filed", "external_id": external_id, "keys": keys})
+    payload, content = blob({"event": event, "external_id": external_id, "keys": keys})
     delivery = Delivery(
         id=ids.inbound(catalogue.TRIGGERED_BY, external_id),
         tenant_group=GROUP,
@@ -214,7 +272,7 @@ async def _deliver(tools: Tools, definition_id: str, external_id: str, world: Wo
         source=catalogue.TRIGGERED_BY,
         adapter="generic",
         external_id=external_id,
-        event="filed",
+        event=event,
         keys=keys,
         payload=payload,
         body_sha256=hashlib.sha256(content).hexdigest(),

@@ -24,13 +24,14 @@ from services.planner.app import build as build_planner
 from services.runner.app import build as build_runner
 from services.scheduler.app import build as build_scheduler
 from tests.simulation import catalogue, nemesis
-from tests.simulation.auditor import PARKED_AFTER_SECONDS, Violation
+from tests.simulation.auditor import PARKED_AFTER_SECONDS
 from tests.simulation.faults import draw
 from tests.simulation.founding import fresh_store
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.outside import ScriptedExecutor, Target
 from tests.simulation.people import People
 from tests.simulation.process import OUTAGE, Crash, Process
+from tests.simulation.violation import Violation
 from tests.simulation.world import Replica, World
 
 SETTLED_WITHIN_SECONDS: Final = 1_500.0
@@ -95,12 +96,13 @@ async def _work(world: World, people: People) -> None:
     world.faults = draw(random)
     world.apart(people.deciding(), "people who decide")
     world.apart(people.operating(), "people who operate")
+    world.apart(people.replying(), "sources that reply")
     worst = world.apart(nemesis.haunt(world), "nemesis")
     ids = (*catalogue.SMALL, *catalogue.SMALL, "core-dev", "hello")
     for number in range(random.randint(2, 12)):
         definition_id = random.choice(ids)
         if definition_id in catalogue.SMALL and random.random() < 0.5:
-            world.apart(people.send_event(definition_id, f"E-{number}"), "a source")
+            world.apart(people.start_by_event(definition_id, f"E-{number}"), "a source")
         else:
             world.apart(people.start_run(definition_id, f"K-{number}"), "a person who starts")
         await asyncio.sleep(random.expovariate(1 / 5.0))

@@ -65,12 +65,26 @@ INBOUND: Final = _edges("""
     received -> routed
 """)
 
+WAIT: Final = _edges("""
+    - -> opening
+    opening -> closed matched open
+    open -> closed matched
+""")
+
+ADMISSION: Final = _edges("""
+    - -> busy
+    busy -> idle
+    idle -> busy
+""")
+
 EDGES: Final[Mapping[str, Edges]] = {
     "run": RUN,
     "attempt": ATTEMPT,
     "decision": DECISION,
     "effect": EFFECT,
     "inbound": INBOUND,
+    "wait": WAIT,
+    "admission": ADMISSION,
 }
 
 _STREAM_AFTER: Final[Mapping[str, str]] = {
@@ -101,6 +115,10 @@ _STREAM_AFTER: Final[Mapping[str, str]] = {
     "effect.cancelled": "cancelled",
     "inbound.received": "received",
     "inbound.routed": "routed",
+    "wait.opened": "opening",
+    "wait.looked_back": "open",
+    "wait.matched": "matched",
+    "wait.closed": "closed",
 }
 
 STEP_AFTER: Final[Mapping[str, str]] = {
@@ -108,16 +126,16 @@ STEP_AFTER: Final[Mapping[str, str]] = {
     "run.branches_entered": "queued",
     "run.items_entered": "queued",
     "run.step_delayed": "delayed",
+    "run.step_waiting": "waiting",
+    "run.step_escalated": "waiting",
     "run.event_awaited": "waiting",
     "run.manual_opened": "waiting",
-    "run.step_escalated": "waiting",
-    "run.step_cancelled": "cancelled",
-    "run.step_inherited": "succeeded",
-    "run.step_waiting": "waiting",
     "run.step_writing": "writing",
     "run.step_succeeded": "succeeded",
     "run.step_retrying": "retrying",
     "run.step_failed": "failed",
+    "run.step_cancelled": "cancelled",
+    "run.step_inherited": "succeeded",
 }
 
 STEP_OPEN: Final = frozenset({"delayed", "queued", "waiting", "writing", "retrying"})

@@ -162,8 +162,9 @@ async def test_a_late_message_of_a_failure_withdraws_nothing_of_a_run_that_was_r
     """Found by seed 482: the run waited for ever for a decision that nobody could answer any more."""
     store, bus, run_id, decision_id = MemoryStore(), MemoryBus(MemoryBroker()), uuid4(), uuid4()
     at = store.clock
+    waiting = r.RunStepWaiting(at=at, step="d", round=1, decision_id=decision_id, artifact_step=None, artifact=None)
     failed = r.RunFailed(at=at, failure_class="timeout", reason="it took too long")
-    await _write(store, "run", run_id, _created(store), r.RunStarted(at=at), failed, r.RunResumed(at=at))
+    await _write(store, "run", run_id, _created(store), r.RunStarted(at=at), waiting, failed, r.RunResumed(at=at))
     opened = DecisionOpened(
         at=at,
         run_id=run_id,
@@ -184,7 +185,7 @@ async def test_a_late_message_of_a_failure_withdraws_nothing_of_a_run_that_was_r
     service = build_decision(Tools(settings=settings, secrets=Secrets(), pool=None, store=store, bus=bus))
     await service.start()
 
-    envelope = Envelope(era=1, facts=(Address(stream_id=run_id, version=3, correlation=run_id),))
+    envelope = Envelope(era=1, facts=(Address(stream_id=run_id, version=4, correlation=run_id),))
     await bus.publish([Message(history("run.failed"), envelope.model_dump_json().encode(), id="late")])
     await bus.quiesce()
     await service.stop()
@@ -280,6 +281,23 @@ async def test_what_is_asked_again_finds_late_what_was_asked_before() -> None:
     assert len(heard) > 1
     assert all(deadline <= again for (_, deadline), (again, _) in pairwise(heard))
     assert heard[-1][1] == command.deadline
+
+
+async def test_commands_may_be_for_some_of_the_streams_that_were_read() -> None:
+    """Found by a wake of two waits of which one was closed: the owner looked for a command of the other one."""
+    store, run_ids = MemoryStore(), (uuid4(), uuid4())
+    for run_id in run_ids:
+        await _write(store, "run", run_id, _created(store), r.RunStarted(at=store.clock))
+    bus = MemoryBus(MemoryBroker())
+    await bus.start()
+    owner = Owner(run.CATEGORY, run.decide, store=store, publisher=Publisher(bus, store), categories=CATEGORIES)
+    cancel = run.Cancel(principal=LEADS[0], reason="no")
+    item: Item[run.RunCommand] = Item(run_ids[0], cancel, LEADS[0].actor, uuid4(), tenant_group=GROUP, tenant=TENANT)
+
+    (done,) = await owner.handle([item], loaded=await store.load("run", dict.fromkeys(run_ids, 0)))
+
+    assert isinstance(done, Done)
+    assert done.state.status == "cancelled"
 
 
 def _writing(store: MemoryStore, effect_id: UUID) -> Sequence[Event]:

@@ -13,10 +13,11 @@ from libs.bus.memory import MemoryBroker
 from libs.config import Secrets, Settings
 from libs.eventstore.memory import MemoryStore
 from libs.process import Service, Tools
-from tests.simulation.auditor import Auditor, Violation
+from tests.simulation.auditor import Auditor
 from tests.simulation.faults import QUIET, Profile
 from tests.simulation.loop import TASKS, VirtualLoop
 from tests.simulation.process import Crash, Process, SimBus, SimStore
+from tests.simulation.violation import Violation
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -1,0 +1,5 @@
+"""What ends a simulation."""
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
