@@ -40,7 +40,7 @@ class _Stream:
     until: dict[str, datetime] = field(default_factory=dict)
     manual: set[str] = field(default_factory=set)
     taken: set[UUID] = field(default_factory=set)
-    inherited: set[str] = field(default_factory=set)
+    inherited: Mapping[str, UUID] = field(default_factory=dict)
     states: list[str] = field(default_factory=list)
     pending: int = 0
     pending_at_seconds: float = 0.0
@@ -122,7 +122,7 @@ class Auditor:
                 self._triggered.add(key)
                 self._started[event.trigger.key.partition(":")[2]].append(event.definition_id)
             case "run.forked":
-                run.inherited = set(event.effects)
+                run.inherited = event.effects
             case "run.event_taken":
                 if event.inbound_id in run.taken:
                     raise Violation(f"a run took one event twice: {event.inbound_id}")
@@ -213,8 +213,9 @@ class Auditor:
         match recorded.type:
             case "effect.declared":
                 effect.run_id, effect.key = event.run_id, event.key
-                if event.key in self.streams[event.run_id].inherited:
-                    raise Violation(f"a fork does again what was done before it: {event.key}")
+                before_fork = self.streams[event.run_id].inherited.get(event.key)
+                if before_fork is not None and self.streams[before_fork].state not in tables.EFFECT_NOT_DONE:
+                    raise Violation(f"a fork does again what was done before it, or may have been: {event.key}")
                 self._effects[f"{event.run_id}:{event.key}"] = recorded.stream_id
             case "effect.pending":
                 self._must_be_active(effect, "a call was announced")

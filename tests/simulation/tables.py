@@ -34,7 +34,7 @@ STEP: Final = _edges("""
     delayed -> cancelled failed queued succeeded waiting writing
     queued -> cancelled failed queued retrying succeeded waiting
     waiting -> cancelled failed queued succeeded writing
-    writing -> cancelled failed retrying succeeded waiting
+    writing -> cancelled failed retrying succeeded waiting writing
     retrying -> cancelled failed queued writing
     succeeded -> pending
     failed -> pending queued succeeded waiting writing
@@ -140,6 +140,7 @@ STEP_AFTER: Final[Mapping[str, str]] = {
 
 STEP_OPEN: Final = frozenset({"delayed", "queued", "waiting", "writing", "retrying"})
 RUN_ACTIVE: Final = frozenset({"created", "running", "waiting_decision", "waiting_event", "waiting_timer"})
+EFFECT_NOT_DONE: Final = frozenset({"failed", "cancelled"})
 RUN_OVER: Final = frozenset({"completed", "failed", "cancelled", "superseded"})
 
 
