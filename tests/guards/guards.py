@@ -34,7 +34,7 @@ _RACES: Final = "tests/conformance/test_store_races.py::"
 GUARDS: Final[tuple[Guard, ...]] = (
     Guard(
         "`now` comes from the query that loaded the batch, never from the process",
-        (Change(_OWNER, "return load.now, known", "return datetime.now(load.now.tzinfo), known"),),
+        (Change(_OWNER, "return load, known", "return replace(load, now=datetime.now(load.now.tzinfo)), known"),),
         (
             "tests/guards/test_clock.py::test_a_process_that_is_behind_moves_a_due_wake_on_and_does_not_loop",
             "tests/guards/test_clock.py::test_facts_are_dated_by_the_database",

@@ -50,7 +50,7 @@ async def test_a_declared_effect_is_written_once_and_keeps_the_reference(world: 
     assert state.response is not None
     assert state.response.digest in await world.record.store.blobs(world.record.group, [state.response.digest])
     assert await world.record.types("effect", effect_id) == ["effect.declared", "effect.pending", "effect.succeeded"]
-    assert {message.subject for message in bus.published} == {"history.effect.pending", "history.effect.succeeded"}
+    assert "history.effect.succeeded" in {message.subject for message in bus.published}
 
 
 async def test_a_hundred_repeated_messages_at_two_replicas_make_one_call(world: World) -> None:
