@@ -177,7 +177,8 @@ def _check_write(step: Checked, position: int, outline: Outline, declared: Decla
 def _args_from_objection(step: Checked, args_from: str, position: int, outline: Outline) -> str | None:
     source, _, rest = args_from.partition(".")
     if source == "item" and "for_each" in step.given:
-        return None
+        is_both = outline.position("item") is not None
+        return f"`{args_from}` would be read from the item, not from step `item`; rename the step" if is_both else None
     if rest.partition(".")[0] != "output":
         more = ", or item.<path>" if "for_each" in step.given else ""
         return f"`{args_from}` must be <step>.output.<path>, such as review.output.pull_request{more}"

@@ -15,6 +15,7 @@ from contracts.subjects import DEFINITIONS_BYTES_MAX
 from libs.adapters.jira import _EVENTS
 from libs.domain.effect import CALL_TIMEOUT_MAX
 from libs.domain.run.backoff import BACKOFF_FIRST, BACKOFF_JITTER, BACKOFF_MAX
+from libs.domain.run.programs.definition.items import ITEMS_MAX
 from libs.language import grammar, reader, steps, syntax
 from libs.language.expressions import parse
 from libs.language.files import FILES_MAX
@@ -264,6 +265,7 @@ def test_the_closed_sets_are_told_whole() -> None:
         f"up to {YAML_CHARS_MAX:,} characters, {VALUES_MAX:,} keys and values, {reader.DEPTH_MAX} levels",
         f"up to {STEPS_MAX} steps and branches",
         f"up to {DURATION_MAX.days} days",
+        f"more than {ITEMS_MAX} items fail the step",
         f"There are at most {VARIANTS_MAX} of them",
         f"at most `{CALL_TIMEOUT_MAX.seconds}s`",
         f"at most {OUTPUT_BYTES_MAX >> 20} MiB",

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from libs.language.cron import Cron, CronError
@@ -75,6 +75,7 @@ def minutes(begin: datetime, end: datetime) -> Iterator[datetime]:
         yield moment
 
 
+@settings(deadline=None)  # brute force takes its time on a busy machine
 @given(
     line=LINES,
     name=st.sampled_from(sorted(ZONES)),

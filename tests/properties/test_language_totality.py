@@ -28,8 +28,9 @@ WORDS = st.sampled_from(
 VALUES: JsonObject = {"a": [1, "x", None], "b": {"c": 2.5}}
 YAML_WORDS = st.sampled_from(
     ["workflow:", "id: w", "\n", "  ", "\t", "- ", "{", "}", "[", "]", "&a ", "*a", "!!str ", "---\n", "<<: ",
-     "? ", ": ", "stages:", "steps:", "key: k", "kind: agent", "kind: write", "args: ", "1.10", "~",
-     "'", '"', "|\n", "#", "\\0"]
+     "? ", ": ", "stages:", "steps:", "key: k", "kind: agent", "kind: write", "kind: event", "kind: gate", "args: ",
+     "variants:", "u: ", "stages.k.steps: ", "triggers:", "kind: schedule", "cron: ", "wait: ", "for_each: ", "1.10",
+     "~", "'", '"', "|\n", "#", "\\0"]
 )  # fmt: skip
 
 

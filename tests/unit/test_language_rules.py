@@ -406,6 +406,14 @@ def test_an_effect_key_tells_the_items_of_a_write_apart(key: str, more: str, is_
         assert_one(problems_of(text), 9, "stages.s.steps.send.effect_key", "is the same for every item")
 
 
+def test_a_step_cannot_be_called_what_an_item_is_called() -> None:
+    send = SEND.replace(
+        "effect_key: k }", 'effect_key: "{{index}}", for_each: { items: context.l }, args_from: item.x }'
+    )
+    found = problems_of(steps(DRAFT.replace("draft", "item"), OK, send))
+    assert_one(found, 9, "stages.s.steps.send.args_from", "not from step `item`; rename the step")
+
+
 @pytest.mark.parametrize(
     "lines",
     [
