@@ -17,8 +17,7 @@ from typing import Final
 
 from contracts.base import JsonObject, JsonValue
 from contracts.errors import Rejected
-from libs.adapters.normalised import Normalised, bounded, header, incomplete, member, text
-from libs.canonical import blob
+from libs.adapters.normalised import Normalised, bounded, header, identity, incomplete, member, present, text
 
 IDENTIFIER_HEADER: Final = "x-atlassian-webhook-identifier"
 
@@ -57,7 +56,7 @@ def _external_id(event: str, body: JsonObject, headers: Mapping[str, str]) -> st
     timestamp = text(body.get("timestamp"))
     if timestamp is None:
         identifier = header(headers, IDENTIFIER_HEADER)
-        return bounded(identifier) if identifier else f"sha256:{blob(body)[0].digest}"
+        return bounded(identifier) if identifier else identity(body)
     part = text(member(body, "comment", "id")) or text(member(body, "changelog", "id")) or "-"
     key, number = text(member(body, "issue", "key")), text(member(body, "issue", "id")) or "-"
     return bounded(f"{event}:{key}:{number}:{part}:{timestamp}")
@@ -80,7 +79,7 @@ def _keys(key: str, body: JsonObject, change: dict[str, JsonValue]) -> JsonObjec
         "comment": _prose(member(body, "comment", "body")),
         **change,
     }
-    return {name: value for name, value in keys.items() if value is not None}
+    return present(keys)
 
 
 def _status_change(body: JsonObject) -> dict[str, JsonValue]:

@@ -17,7 +17,8 @@ EVENT_CHARS_MAX: Final = 100
 class Normalised:
     """One event of a source. `external_id` is the same for every delivery of it and for nothing else.
 
-    `keys` are what matches compare and a started run gets as context; `payload` is the body as it came.
+    `keys` are what matches compare and a started run gets as context; `payload` is the body as it came, or the part of
+    it that its sender calls so.
     """
 
     event: str
@@ -57,3 +58,13 @@ def bounded(external_id: str) -> str:
     if len(external_id) <= EXTERNAL_ID_CHARS_MAX:
         return external_id
     return f"sha256:{blob(external_id)[0].digest}"
+
+
+def identity(body: JsonObject) -> str:
+    """The external id of a body that has no better one: its digest, so another order of its keys is the same."""
+    return f"sha256:{blob(body)[0].digest}"
+
+
+def present(keys: Mapping[str, JsonValue]) -> JsonObject:
+    """What was said of these keys: those without a value are left out."""
+    return {name: value for name, value in keys.items() if value is not None}

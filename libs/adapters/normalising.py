@@ -5,12 +5,14 @@ from typing import Final
 
 from contracts.base import JsonObject, JsonValue
 from contracts.errors import Malformed, Rejected
-from libs.adapters import generic, jira
+from libs.adapters import generic, github, jira, salesforce
 from libs.adapters.normalised import Normalised
 
 _ADAPTERS: Final[Mapping[str, Callable[[JsonObject, Mapping[str, str]], Normalised]]] = {
     "generic": generic.normalise,
+    "github": github.normalise,
     "jira": jira.normalise,
+    "salesforce": salesforce.normalise,
 }
 
 

@@ -79,3 +79,11 @@ class PostgresDeliveries(Adapter):
             )
             for row in rows
         ]
+
+    async def body_of(self, delivery_id: UUID) -> str | None:
+        row = await self._fetchrow(
+            "select body_sha256 from inbound_heads where stream_id = $1"
+            " union all select body_sha256 from deliveries where id = $1 limit 1",
+            delivery_id,
+        )
+        return None if row is None else str(row["body_sha256"])

@@ -448,6 +448,13 @@ class MemoryStore:
     async def deliveries(self, ids: Collection[UUID]) -> Sequence[Delivery]:
         return [delivery for delivery in self._in_order() if delivery.id in ids]
 
+    async def body_of(self, delivery_id: UUID) -> str | None:
+        head = self.rows["inbound"].get(delivery_id)
+        if head is not None:
+            return str(head.columns["body_sha256"])
+        delivery = self._deliveries.get(delivery_id)
+        return None if delivery is None else delivery.body_sha256
+
     def _in_order(self) -> list[Delivery]:
         return sorted(self._deliveries.values(), key=lambda d: (d.received_at or self.clock, d.id))
 

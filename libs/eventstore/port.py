@@ -404,6 +404,10 @@ class Deliveries(Protocol):
         """Read deliveries that are not recorded yet. An `append` to category `inbound` removes them from here."""
         ...
 
+    async def body_of(self, delivery_id: UUID) -> str | None:
+        """The SHA-256 of the body that a delivery had, recorded or not; None when there is no such delivery."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:

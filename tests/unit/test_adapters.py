@@ -166,7 +166,12 @@ def test_what_jira_leaves_out_is_left_out() -> None:
         ("jira", {"webhookEvent": "jira:issue_updated", "issue": "FERRY-1"}, ["issue.key"]),
         ("jira", {"webhookEvent": "comment_created", "issue": ISSUE}, ["comment.id"]),
         ("jira", {"webhookEvent": " ", "issue": {"key": None}}, ["webhookEvent", "issue.key"]),
-        ("generic", {}, ["event", "external_id"]),
+        ("generic", {}, ["event"]),
+        ("generic", {"event": "e", "id": "1", "keys": {str(n): n for n in range(101)}}, ["keys"]),
+        ("github", {"action": "opened"}, ["x-github-event"]),
+        ("salesforce", {}, ["event"]),
+        ("salesforce", {"payload": {"ChangeEventHeader": {}}}, ["ChangeEventHeader.entityName"]),
+        ("salesforce", {"payload": {}, "event": {"replayId": 1}}, ["event.EventApiName"]),
         ("generic", {"event": "x" * 101, "id": "1"}, ["event"]),
         ("generic", {"event": "e", "id": True}, ["external_id"]),
         ("generic", {"event": "e", "id": "1", "keys": []}, ["keys"]),
@@ -184,8 +189,12 @@ def test_what_is_not_known_is_refused() -> None:
         normalise("jira", {"webhookEvent": "sprint_started", "issue": ISSUE}, {})
     assert (event.value.code, event.value.status) == ("inbound.event", 422)
     with pytest.raises(Rejected) as adapter:
-        normalise("salesforce", {}, {})
+        normalise("sap", {}, {})
     assert adapter.value.code == "inbound.adapter"
+
+    with pytest.raises(Rejected) as overflow:
+        normalise("salesforce", captured(changeType="GAP_OVERFLOW"), {})
+    assert overflow.value.code == "inbound.event"
 
 
 @pytest.mark.parametrize("body", [None, [], "x", 1])
@@ -199,6 +208,157 @@ def test_generic() -> None:
     event = normalise("generic", body, {})
     assert (event.event, event.external_id, event.keys, event.payload) == ("deployed", "d-1", {"env": "next"}, body)
     assert normalise("generic", {"event": "e", "id": 7}, {}).external_id == "7"
+    assert normalise("generic", {"event": "e", "id": 7, "payload": {"x": 1}}, {}).payload == {"x": 1}
+
+
+@pytest.mark.parametrize("adapter", ["generic", "github", "salesforce"])
+def test_a_body_without_an_id_is_its_own_identity(adapter: str) -> None:
+    headers = {"x-github-event": "push"}
+    bodies: list[Any] = [{"event": "e", "a": 1, "b": 2}, {"b": 2, "a": 1, "event": "e"}, {"event": "e", "a": 1, "b": 3}]
+    first, again, other = (normalise(adapter, body, headers).external_id for body in bodies)
+    assert first == again != other
+    assert first.startswith("sha256:")
+
+
+def captured(**header: Any) -> dict[str, Any]:
+    """A change as Change Data Capture tells it."""
+    change = {
+        "entityName": "Opportunity",
+        "recordIds": ["0065g00000ABC"],
+        "changeType": "UPDATE",
+        "changedFields": ["StageName"],
+        "transactionKey": "0002343d-9d90",
+        "sequenceNumber": 1,
+        "commitUser": "0055g00000XYZ",
+    }
+    payload = {"ChangeEventHeader": {**change, **header}, "StageName": "Closed Won", "Amount": 1200.5, "Address": {}}
+    return {"schema": "IeRuaY6", "payload": payload, "event": {"replayId": 6}}
+
+
+def test_a_change_of_a_salesforce_record() -> None:
+    event = normalise("salesforce", captured(), {})
+    assert (event.event, event.external_id) == ("record_updated", "Opportunity:0002343d-9d90:1")
+    assert event.keys == {
+        "object": "Opportunity",
+        "record_id": "0065g00000ABC",
+        "record_ids": ["0065g00000ABC"],
+        "changed": ["StageName"],
+        "actor": "0055g00000XYZ",
+        "StageName": "Closed Won",
+        "Amount": 1200.5,
+    }
+    assert (
+        normalise("salesforce", {"channel": "/data/OpportunityChangeEvent", "data": captured()}, {}).keys == event.keys
+    )
+    several = normalise("salesforce", captured(recordIds=["1", "2"], changeType="GAP_DELETE"), {})
+    assert (several.event, several.keys["gap"], "record_id" in several.keys) == ("record_deleted", True, False)
+
+
+def test_changes_of_one_salesforce_transaction_are_several_events() -> None:
+    bodies = [captured(), captured(sequenceNumber=2), captured(entityName="Account"), captured(transactionKey="other")]
+    ids = [normalise("salesforce", body, {}).external_id for body in bodies]
+    assert len(set(ids)) == len(bodies)
+    redelivered = captured()
+    redelivered["event"]["replayId"] = 99
+    assert normalise("salesforce", redelivered, {}).external_id == ids[0]
+
+
+def test_a_platform_event_of_salesforce() -> None:
+    payload = {"CreatedDate": "2026-11-29T10:00:00Z", "Order__c": "A-1", "Nested__c": {}}
+    body: dict[str, Any] = {"payload": payload, "event": {"EventUuid": "e6b2", "EventApiName": "Order_Placed__e"}}
+    event = normalise("salesforce", body, {})
+    assert (event.event, event.external_id, event.keys["Order__c"]) == ("Order_Placed__e", "e6b2", "A-1")
+    relayed: dict[str, Any] = {"channel": "/event/Order_Placed__e", "data": {"payload": payload, "event": {"replayId": 7}}}
+    event = normalise("salesforce", relayed, {})
+    assert (event.event, event.external_id) == ("Order_Placed__e", "Order_Placed__e:7:2026-11-29T10:00:00Z")
+
+
+def test_a_notification_of_a_push_topic() -> None:
+    told = {"type": "created", "replayId": 12, "createdDate": "2026-11-29T10:00:00Z"}
+    body: dict[str, Any] = {"event": told, "sobject": {"Id": "500A", "attributes": {"type": "Case"}, "Status": "New"}}
+    event = normalise("salesforce", body, {})
+    assert (event.event, event.external_id) == ("record_created", "Case:500A:created:12:2026-11-29T10:00:00Z")
+    assert event.keys == {"Id": "500A", "Status": "New", "object": "Case", "record_id": "500A"}
+
+
+def test_what_a_flow_composes_is_read_as_generic() -> None:
+    event = normalise("salesforce", {"event": "deal_won", "external_id": "006:1", "keys": {"deal": "006"}}, {})
+    assert (event.event, event.external_id, event.keys) == ("deal_won", "006:1", {"deal": "006"})
+
+
+PULL: dict[str, Any] = {
+    "action": "closed",
+    "pull_request": {
+        "number": 12,
+        "title": "Move a booking",
+        "html_url": "https://github.com/acme/ferry/pull/12",
+        "state": "closed",
+        "merged": True,
+        "labels": [{"name": "summer"}],
+        "user": {"login": "lena"},
+        "head": {"ref": "workflow/1", "sha": "abc"},
+        "base": {"ref": "next"},
+    },
+    "repository": {"full_name": "acme/ferry"},
+    "sender": {"login": "omar"},
+}
+
+
+def test_a_pull_request_of_github() -> None:
+    event = normalise("github", PULL, {"X-GitHub-Event": "pull_request", "X-GitHub-Delivery": "1"})
+    assert event.event == "pull_request.closed"
+    assert event.keys == {
+        "repository": "acme/ferry",
+        "sender": "omar",
+        "number": 12,
+        "title": "Move a booking",
+        "url": "https://github.com/acme/ferry/pull/12",
+        "state": "closed",
+        "labels": ["summer"],
+        "author": "lena",
+        "branch": "workflow/1",
+        "base": "next",
+        "sha": "abc",
+        "merged": True,
+    }
+
+
+def test_a_github_body_that_is_replayed_under_other_headers_is_the_same_event() -> None:
+    headers = [{"x-github-event": "pull_request", "x-github-delivery": "1"}, {"x-github-event": "push"}]
+    assert len({normalise("github", copy.deepcopy(PULL), each).external_id for each in headers}) == 1
+
+
+def test_two_github_comments_in_one_second_are_two_events() -> None:
+    said: dict[str, Any] = {"action": "created", "issue": {"number": 7}, "repository": {"full_name": "acme/ferry"}}
+    bodies = [
+        {**said, "comment": {"id": number, "body": "+1", "created_at": "2026-11-29T10:00:00Z"}} for number in (1, 2)
+    ]
+    events = [normalise("github", body, {"x-github-event": "issue_comment"}) for body in bodies]
+    assert len({event.external_id for event in events}) == 2
+    assert [event.keys["comment_id"] for event in events] == ["1", "2"]
+    assert {event.event for event in events} == {"issue_comment.created"}
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "keys"),
+    [
+        ("push", {"ref": "refs/heads/main", "after": "abc"}, {"branch": "main", "sha": "abc"}),
+        ("push", {"ref": "refs/tags/v1", "after": "abc"}, {"tag": "v1", "sha": "abc"}),
+        ("release", {"action": "published", "release": {"tag_name": "v2"}}, {"tag": "v2"}),
+        (
+            "workflow_run",
+            {"workflow_run": {"name": "CI", "conclusion": "success", "head_branch": "next", "head_sha": "a"}},
+            {"workflow": "CI", "conclusion": "success", "branch": "next", "sha": "a"},
+        ),
+        (
+            "pull_request_review",
+            {"review": {"state": "approved", "body": "Fine"}},
+            {"review": "approved", "comment": "Fine"},
+        ),
+    ],
+)
+def test_other_events_of_github(name: str, body: dict[str, Any], keys: dict[str, Any]) -> None:
+    assert normalise("github", body, {"x-github-event": name}).keys == keys
 
 
 def test_signatures() -> None:
