@@ -43,10 +43,10 @@ class Settings(BaseSettings):
     http_host: str = Field(default="127.0.0.1", description="address that the api listens on")
     http_port: int = Field(default=8080, ge=0, le=65535, description="port that the api listens on; 0 takes a free one")
     webhook_bytes_max: int = Field(default=10 * 1024 * 1024, description="largest webhook body that is read")
-    webhook_rate_per_second: float = Field(
-        default=100.0, gt=0, description="deliveries of one source that one api takes in the long run"
+    webhooks_per_second_max: int = Field(
+        default=100, ge=1, description="deliveries of one source that one api takes in the long run"
     )
-    webhook_burst: int = Field(default=1_000, ge=1, description="deliveries of one source that may come at once")
+    webhooks_burst_max: int = Field(default=1_000, ge=1, description="deliveries of one source that may come at once")
     request_bytes_max: int = Field(default=1024 * 1024, description="largest body of every other request")
     ask_timeout_seconds: float = Field(default=10.0, gt=0, description="how long the api waits for an owner's reply")
     runner_slots: int = Field(default=4, ge=1, description="attempts that one runner executes at a time")

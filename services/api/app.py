@@ -14,6 +14,7 @@ from services.api.door import Door
 from services.api.edge import Edge
 from services.api.event_views import EventViews
 from services.api.queries import Queries
+from services.api.rates import Rates
 from services.api.routes import ROUTERS, TAGS
 from services.api.server import ApiService
 from services.api.views import Views
@@ -37,6 +38,7 @@ def build(tools: Tools) -> ApiService:
             back="ingest is told of deliveries again",
             service="api",
         ),
+        rates=Rates(per_second=tools.settings.webhooks_per_second_max, burst=tools.settings.webhooks_burst_max),
     )
     app = FastAPI(
         title="Minutebook",

@@ -28,6 +28,7 @@ from services.api.definition_views import DefinitionViews
 from services.api.event_views import EventViews
 from services.api.lean import caller_of, is_lean
 from services.api.queries import Queries
+from services.api.rates import Rates
 from services.api.views import Views
 from services.api.waiting import Waiting
 
@@ -57,6 +58,7 @@ class Door:
     clock: DatabaseClock
     notices: Outage
     """The way of webhooks' notices to ingest."""
+    rates: Rates
 
     async def opening(self, caller: Principal, *, command_id: UUID | None = None) -> dict[str, Any]:
         """The fields that every command begins with. The deadline is by the database's clock, as owners judge it."""

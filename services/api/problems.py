@@ -68,6 +68,8 @@ def respond(problem: Problem, *, request_id: str | None = None, headers: dict[st
         more["www-authenticate"] = 'Bearer realm="minutebook"'
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         more["retry-after"] = str(RETRY_AFTER_SECONDS)
+    if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
+        more["retry-after"] = str(problem.extra.get("retry_after_seconds", RETRY_AFTER_SECONDS))
     body = problem.model_copy(update={"request_id": request_id}).model_dump_json(exclude_none=True)
     return Response(body, status_code=problem.status, headers=more, media_type=PROBLEM_JSON)
 

@@ -8,9 +8,12 @@ from typing import Final
 from fastapi import Request
 
 from contracts import ids
+from contracts.base import Principal
+from contracts.commands import NoteDifferentBody
 from contracts.envelope import InboundNotice
 from contracts.errors import Rejected, Unavailable
 from contracts.events.definition import SourceSynced
+from contracts.replies import BodyNoted
 from contracts.subjects import inbound
 from libs.adapters import normalise, verify_signature
 from libs.bus.port import Message
@@ -18,6 +21,8 @@ from libs.canonical import blob, parse
 from libs.domain import definition
 from libs.eventstore.port import Delivery, Loaded
 from libs.faultpoints import faultpoint
+from libs.process.asks import ask
+from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import current_traceparent
 from minutebook.models import DeliveryAccepted
 from services.api import bodies
@@ -28,20 +33,23 @@ NOTICE_TIMEOUT: Final = timedelta(seconds=2)
 
 SCOPE: Final = "events"
 
+_log = get_logger("webhooks")
+
 
 async def receive(door: Door, request: Request, source_id: str) -> DeliveryAccepted:
     """Take a delivery: known source, size, authenticity, form; then it is stored, and then it is accepted.
 
     Raises:
-        contracts.errors.Rejected: 404 undeclared source, 413, 401, 422 what the adapter misses.
+        contracts.errors.Rejected: 404 undeclared source, 413, 401, 429, 422 what the adapter misses.
         contracts.errors.Malformed: 400, not strict JSON.
         contracts.errors.Unavailable: the source's secret is not configured, or the database does not answer.
     """
     load = await door.tools.store.load(definition.CATEGORY.name, {ids.source(source_id): 0})
     loaded = load.streams[ids.source(source_id)]
     source = _declared(loaded, source_id)
+    by = _signer(loaded, source_id)
     if source.secret_ref is None:
-        await _require_token(door, request, loaded, source_id)
+        by = await _require_token(door, request, loaded, source_id)
     bytes_max = door.tools.settings.webhook_bytes_max
     raw = await bodies.read(request, bytes_max=bytes_max)
     if source.secret_ref is not None:
@@ -53,6 +61,7 @@ async def receive(door: Door, request: Request, source_id: str) -> DeliveryAccep
                 f"of source {source_id!r}",
                 status=401,
             )
+    door.rates.take(source_id)  # what is not authentic must not use up what the source may send
     body = parse(raw, what="the body", bytes_max=bytes_max)
     found = normalise(source.adapter, body, dict(request.headers))
     payload, content = blob(found.payload)
@@ -72,6 +81,7 @@ async def receive(door: Door, request: Request, source_id: str) -> DeliveryAccep
         traceparent=current_traceparent(),
     )
     if not await door.tools.store.accept(delivery, {payload.digest: content}):
+        await _note_other_body(door, delivery, by)
         return DeliveryAccepted(status="duplicate")
     faultpoint("inbound.accepted")
     await _notify(door, delivery)
@@ -85,12 +95,38 @@ def _declared(loaded: Loaded, source_id: str) -> SourceSynced:
     return state.current
 
 
-async def _require_token(door: Door, request: Request, loaded: Loaded, source_id: str) -> None:
+def _signer(loaded: Loaded, source_id: str) -> Principal:
+    """Who knows the source's secret, as the record names them."""
+    assert loaded.tenant_group is not None
+    assert loaded.tenant is not None
+    return Principal(
+        kind="api_key",
+        id=ids.source(source_id),
+        name=f"signature of {source_id}",
+        tenant_group=loaded.tenant_group,
+        tenant=loaded.tenant,
+    )
+
+
+async def _require_token(door: Door, request: Request, loaded: Loaded, source_id: str) -> Principal:
     """A source without a secret takes a token of its tenant group; to any other it does not exist."""
     caller = await door.auth.authenticate(request.headers)
     if caller.tenant_group != loaded.tenant_group:
         raise Rejected("source.not_found", f"there is no event source {source_id!r}", status=404)
     require_scope(caller, SCOPE)
+    return caller
+
+
+async def _note_other_body(door: Door, delivery: Delivery, by: Principal) -> None:
+    """Have it noted that an external id came again with another body. The delivery is a duplicate all the same."""
+    if await door.tools.store.body_of(delivery.id) in (None, delivery.body_sha256):
+        return
+    _log.warning("duplicate with another body", source=delivery.source, delivery_id=str(delivery.id))
+    command = NoteDifferentBody(**await door.opening(by), inbound_id=delivery.id, body_sha256=delivery.body_sha256)
+    try:
+        await ask(door.tools.bus, command, BodyNoted, timeout=NOTICE_TIMEOUT)
+    except Unavailable as error:
+        _log.warning("another body was not noted", delivery_id=str(delivery.id), code=error.code)
 
 
 async def _notify(door: Door, delivery: Delivery) -> None:

@@ -272,6 +272,7 @@ async def test_a_delivery_is_kept_until_it_is_recorded(world: World) -> None:
     ours, content = delivery()
     assert await world.store.accept(ours, content)
     assert not await world.store.accept(replace(ours, event="other"), {})
+    assert (await world.store.body_of(ours.id), await world.store.body_of(mint())) == (ours.body_sha256, None)
     (found,) = await world.store.deliveries([ours.id, mint()])
     assert found.received_at is not None
     assert replace(found, received_at=None) == ours
@@ -294,6 +295,7 @@ async def test_a_delivery_is_kept_until_it_is_recorded(world: World) -> None:
     assert await world.store.deliveries([ours.id]) == []
     assert await world.store.due_deliveries(older_than=timedelta(0), limit=10) == []
     assert not await world.store.accept(ours, content), "recorded already: a duplicate for ever"
+    assert await world.store.body_of(ours.id) == ours.body_sha256
 
 
 async def test_a_delivery_without_its_body_says_how_long_it_is(world: World) -> None:

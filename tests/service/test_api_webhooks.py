@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -12,9 +12,12 @@ import asyncpg
 import httpx
 import pytest
 
+from contracts.commands import NoteDifferentBody
 from contracts.envelope import InboundNotice
+from contracts.replies import BodyNoted, Reply
 from tests.support.api import WEBHOOK_SECRET, World, world
 from tests.support.postgres import Database
+from tests.support.record import eventually
 
 EVENTS = "/api/public/workflows/events"
 JIRA: dict[str, Any] = {
@@ -139,3 +142,42 @@ async def test_without_the_bus_webhooks_are_still_accepted(api: World) -> None:
     answer = await deliver(api, json.dumps(JIRA).encode())
     assert answer.status_code == 202
     assert len(await stored(api)) == 1
+
+
+async def test_more_than_a_source_may_send_is_429_until_there_is_room(database: Database) -> None:
+    async with world(database, webhooks_per_second_max=2, webhooks_burst_max=3) as api:
+        bodies = [json.dumps({**JIRA, "timestamp": number}).encode() for number in range(6)]
+        for _ in range(5):
+            assert (await deliver(api, bodies[0], secret="another")).status_code == 401
+        taken = [await deliver(api, body) for body in bodies[:4]]
+        assert [answer.status_code for answer in taken] == [202, 202, 202, 429]
+        assert (taken[-1].json()["code"], taken[-1].headers["retry-after"]) == ("webhook.rate", "1")
+        assert (await api.call("POST", f"{EVENTS}/open", by="gus", json=GENERIC)).status_code == 202
+
+        async def taken_again() -> bool:
+            return (await deliver(api, bodies[3])).status_code == 202
+
+        await eventually(taken_again)
+        assert len(await stored(api)) == 5
+
+
+async def test_another_body_under_the_same_id_is_noted_and_changes_nothing(api: World) -> None:
+    asked: list[NoteDifferentBody] = []
+
+    async def note(_subject: str, data: bytes, _headers: Mapping[str, str]) -> bytes:
+        asked.append(NoteDifferentBody.model_validate_json(data))
+        reply = Reply[BodyNoted](result=BodyNoted(inbound_id=asked[-1].inbound_id))
+        return reply.model_dump_json().encode()
+
+    api.bus.answer(NoteDifferentBody.subject, note)
+    first, other = json.dumps(JIRA).encode(), json.dumps({**JIRA, "user": {"displayName": "Else"}}).encode()
+    assert (await deliver(api, first)).status_code == 202
+    assert (await deliver(api, first)).json() == {"status": "duplicate"}
+    assert asked == []
+    assert (await deliver(api, other)).json() == {"status": "duplicate"}
+    [noted] = asked
+    [row] = await stored(api)
+    assert (noted.inbound_id, noted.body_sha256) == (row["id"], hashlib.sha256(other).hexdigest())
+    assert (noted.principal.name, row["body_sha256"]) == ("signature of jira", hashlib.sha256(first).hexdigest())
+    api.bus.away = True
+    assert (await deliver(api, other)).json() == {"status": "duplicate"}

@@ -214,14 +214,18 @@ class World:
 
 @asynccontextmanager
 async def world(
-    database: Database, *, bus: Bus | None = None, services: Sequence[Callable[[Tools], Service]] = ()
+    database: Database,
+    *,
+    bus: Bus | None = None,
+    services: Sequence[Callable[[Tools], Service]] = (),
+    **changed: Any,
 ) -> AsyncIterator[World]:
     """A world with its users, definitions synced in both tenant groups. The bus is one of this process unless given.
 
-    The planner and the decision service are there always, `services` besides them; their duties do not run.
+    `services` are built beside the planner and the decision service; `changed` are settings other than the default ones.
     """
     settings = Settings(
-        postgres_dsn=database.app_dsn, nats_url="nats://127.0.0.1:1", http_port=0, ask_timeout_seconds=2
+        postgres_dsn=database.app_dsn, nats_url="nats://127.0.0.1:1", http_port=0, ask_timeout_seconds=2, **changed
     )
     pool = await open_pool(database.app_dsn, application_name="test api")
     bus = InProcessBus() if bus is None else bus

@@ -268,7 +268,10 @@ def test_a_platform_event_of_salesforce() -> None:
     body: dict[str, Any] = {"payload": payload, "event": {"EventUuid": "e6b2", "EventApiName": "Order_Placed__e"}}
     event = normalise("salesforce", body, {})
     assert (event.event, event.external_id, event.keys["Order__c"]) == ("Order_Placed__e", "e6b2", "A-1")
-    relayed: dict[str, Any] = {"channel": "/event/Order_Placed__e", "data": {"payload": payload, "event": {"replayId": 7}}}
+    relayed: dict[str, Any] = {
+        "channel": "/event/Order_Placed__e",
+        "data": {"payload": payload, "event": {"replayId": 7}},
+    }
     event = normalise("salesforce", relayed, {})
     assert (event.event, event.external_id) == ("Order_Placed__e", "Order_Placed__e:7:2026-11-29T10:00:00Z")
 

@@ -37,7 +37,7 @@ _BODY: Final[dict[str, Any]] = {
     response_model_exclude_none=True,
     responses={
         200: {"model": DeliveryAccepted, "description": "The delivery was stored before."},
-        **documented(400, 401, 403, 404, 413, 422, 503),
+        **documented(400, 401, 403, 404, 413, 422, 429, 503),
     },
     dependencies=SECURED,
     openapi_extra=_BODY,
