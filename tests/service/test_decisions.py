@@ -328,23 +328,8 @@ async def test_what_is_due_is_reminded_then_escalated_once_whoever_is_woken(worl
         assert await world.due() == []
     await world.record.shift(hour)
     assert await world.due() == []
-    told = [message.subject for bus in world.buses for message in bus.published]
-    assert sorted(told) == ["history.decision.escalated", "history.decision.reminded"]
     accepted = await world.answer(decision_id, world.principal(roles=("chief",)))
     assert accepted.outcome == "approve"
-
-
-async def test_a_wake_that_comes_again_after_a_kill_says_nothing_twice(world: World) -> None:
-    """The fact was committed, and whoever wrote it died before it was published: only the outbox tells of it."""
-    decision_id = await world.open(await world.run(), due=timedelta(hours=1))
-    await world.record.shift(timedelta(hours=1))
-    world.buses[0].away = True
-    await world.buses[0].wake("decision", "decision", decision_id)
-    await world.buses[1].wake("decision", "decision", decision_id)
-    assert await world.record.types("decision", decision_id) == ["decision.opened", "decision.reminded"]
-    assert world.buses[1].published == []
-    unpublished = await world.record.store.unpublished(older_than=timedelta(0), limit=100)
-    assert "decision.reminded" in {written.type for _, rows in unpublished for written in rows}
 
 
 async def test_a_decision_whose_step_failed_is_withdrawn_and_no_other(world: World) -> None:
