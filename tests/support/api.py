@@ -222,7 +222,8 @@ async def world(
 ) -> AsyncIterator[World]:
     """A world with its users, definitions synced in both tenant groups. The bus is one of this process unless given.
 
-    `services` are built beside the planner and the decision service; `changed` are settings other than the default ones.
+    The planner and the decision service are there always, `services` besides them; their duties do not run. `changed`
+    are settings other than the default ones.
     """
     settings = Settings(
         postgres_dsn=database.app_dsn, nats_url="nats://127.0.0.1:1", http_port=0, ask_timeout_seconds=2, **changed
