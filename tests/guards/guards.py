@@ -28,6 +28,8 @@ _STATEMENTS: Final = "libs/eventstore/statements.py"
 _TAIL: Final = "libs/eventstore/tail.py"
 _CLAIMS: Final = "libs/eventstore/claims.py"
 
+_ADMISSION: Final = "libs/domain/admission.py"
+
 _EFFECTS: Final = "tests/service/test_effects.py::"
 _RACES: Final = "tests/conformance/test_store_races.py::"
 
@@ -290,6 +292,28 @@ GUARDS: Final[tuple[Guard, ...]] = (
             ),
         ),
         ("tests/conformance/test_owner.py::test_another_groups_stream_does_not_exist",),
+    ),
+    Guard(
+        "Who is let in under a concurrency key is open in the same statement, or nobody would give the place back",
+        (
+            Change(
+                _ADMISSION,
+                '= Guard("run", run_id, lifecycle.RUN_OPEN)',
+                "= Guard('run', run_id, frozenset(lifecycle.RUN))",
+            ),
+        ),
+        ("tests/service/test_admission_keys.py::test_a_run_that_ends_while_it_is_let_in_gets_no_place",),
+    ),
+    Guard(
+        "Who is let go of a concurrency key is over in the same statement, or it would work beside the next",
+        (
+            Change(
+                _ADMISSION,
+                '= Guard("run", run_id, lifecycle.RUN_OVER)',
+                "= Guard('run', run_id, frozenset(lifecycle.RUN))",
+            ),
+        ),
+        ("tests/service/test_admission_keys.py::test_a_run_that_goes_on_while_it_is_let_go_keeps_its_place",),
     ),
 )
 

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,6 +18,7 @@ import pytest
 
 from contracts import ids
 from contracts.base import BlobRef, Event
+from contracts.envelope import Address
 from contracts.events.run import (
     RunAdmissionRequested,
     RunAdmissionReturned,
@@ -34,6 +35,8 @@ from libs.bus.memory import MemoryBroker, MemoryBus
 from libs.bus.port import ACK
 from libs.domain import admission, run
 from libs.domain.categories import CATEGORIES
+from libs.eventstore.port import HeadView
+from libs.eventstore.postgres import PostgresStore
 from libs.eventstore.verify import verify
 from libs.faultpoints import VARIABLE
 from libs.owner import Publisher
@@ -358,3 +361,50 @@ async def test_a_kill_between_statements_loses_and_doubles_no_place(world: World
         unpublished = await world.record.store.unpublished(older_than=timedelta(seconds=5), limit=10_000)
         lost = {fact.type for _, written in unpublished for fact in written if fact.category == "admission"}
         assert "admission.granted" in lost, "what the dead one wrote is the sweep's to publish"
+
+
+class Overtaken(PostgresStore):
+    """A store on which something happens to runs right after their heads were read, once."""
+
+    meddle: Callable[[], Awaitable[None]] | None = None
+
+    async def heads(self, category: str, stream_ids: Collection[UUID]) -> Mapping[UUID, HeadView]:
+        found = await super().heads(category, stream_ids)
+        meddle, self.meddle = self.meddle, None
+        if meddle is not None:
+            await meddle()
+        return found
+
+
+def overtaken(world: World, meddle: Callable[[], Awaitable[None]]) -> Admissions:
+    store = Overtaken(world.record.pool)
+    store.meddle = meddle
+    return Admissions(store, Publisher(world.buses[0], store))
+
+
+async def test_a_run_that_ends_while_it_is_let_in_gets_no_place(world: World) -> None:
+    run_id = uuid4()
+    await world.ask(run_id)
+
+    async def cancel() -> None:
+        await world.end(run_id, "cancelled")
+        await world.tell(RETURNED, run_id, bus=1)
+
+    assert await overtaken(world, cancel).look([run_id]) == {}
+    assert await world.types() == [], "it would never be given back"
+
+
+async def test_a_run_that_goes_on_while_it_is_let_go_keeps_its_place(world: World) -> None:
+    run_id = uuid4()
+    await world.ask(run_id)
+    await world.tell(REQUESTED, run_id)
+    await world.facts(run_id, RunStarted(at=await world.record.store.now()))
+    await world.end(run_id, "failed")
+    returned = Address(stream_id=run_id, version=world.versions[run_id], correlation=run_id)
+
+    async def go_on() -> None:
+        await world.ask(run_id, working=True)
+        await world.tell(REQUESTED, run_id, bus=1)
+
+    assert await overtaken(world, go_on).on_facts(RETURNED, [returned]) == {}
+    assert (await world.state()).holders == (run_id,)
