@@ -74,12 +74,17 @@ def decide(command: Settle, state: State, now: datetime) -> Decided:
     settling = _Settling(state, now)
     settling.release(command.over)
     settling.let_in()
-    told = (w for w in command.wanted if w.run_id not in settling.state.turned_away)
-    new = sorted(told, key=lambda wanted: (wanted.at, wanted.run_id))
+    # As sets, and only where somebody asks: a queue may be long, and looking through it is what costs.
+    turned_away = frozenset(settling.state.turned_away)
+    new = sorted(
+        (wanted for wanted in command.wanted if wanted.run_id not in turned_away),
+        key=lambda wanted: (wanted.at, wanted.run_id),
+    )
     for wanted in new:
         if wanted.working:
             settling.grant(wanted.run_id, wanted)
-    waiting = [w for w in new if w.run_id not in (*settling.state.holders, *settling.state.queued)]
+    known = frozenset((*settling.state.holders, *settling.state.queued)) if new else frozenset()
+    waiting = [wanted for wanted in new if wanted.run_id not in known]
     settling.coalesce([w for w in waiting if w.mode == "coalesce"], command.asked_at)
     for wanted in waiting:
         if wanted.mode == "queue":
@@ -104,10 +109,12 @@ class _Settling:
 
     def release(self, over: frozenset[UUID]) -> None:
         """Take back the places of runs that are over, held or waited for."""
-        for run_id in (*self.state.holders, *self.state.queued):
-            if run_id in over:
-                self._guards[run_id] = Guard("run", run_id, lifecycle.RUN_OVER)
-                self._emit(e.AdmissionReturned(at=self._now, run_id=run_id))
+        gone = [run_id for run_id in self.state.holders if run_id in over]
+        if len(gone) < len(over):
+            gone += [run_id for run_id in self.state.queued if run_id in over]
+        for run_id in gone:
+            self._guards[run_id] = Guard("run", run_id, lifecycle.RUN_OVER)
+            self._emit(e.AdmissionReturned(at=self._now, run_id=run_id))
 
     def let_in(self) -> None:
         """Give free places to those that wait. Whether one is over meanwhile, its own return will say."""
@@ -202,8 +209,10 @@ def evolve(state: State, event: Event) -> State:
         case e.AdmissionQueued(run_id=run_id):
             opened = replace(state, definition_id=event.definition_id, key=event.key, limit=event.limit)
             return _settled(opened, state.holders, (*state.queued, run_id))
+        case e.AdmissionReturned(run_id=run_id) if run_id in state.holders:
+            return _settled(state, _without(state.holders, run_id), state.queued)
         case e.AdmissionReturned(run_id=run_id):
-            return _settled(state, _without(state.holders, run_id), _without(state.queued, run_id))
+            return _settled(state, state.holders, _without(state.queued, run_id))
         case e.AdmissionSuperseded(run_id=run_id) | e.AdmissionRefused(run_id=run_id):
             away = (*state.turned_away, run_id)[-TURNED_AWAY_REMEMBERED:]
             return _settled(replace(state, turned_away=away), state.holders, _without(state.queued, run_id))
@@ -212,6 +221,8 @@ def evolve(state: State, event: Event) -> State:
 
 
 def _without(runs: tuple[UUID, ...], run_id: UUID) -> tuple[UUID, ...]:
+    if runs and runs[0] == run_id:  # whose turn it is
+        return runs[1:]
     return tuple(run for run in runs if run != run_id)
 
 
