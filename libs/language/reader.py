@@ -5,6 +5,7 @@ not text, numbers that are not finite, characters that JSON cannot keep, and wha
 read one by one, so a limit holds before the rest of the file is looked at.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,10 @@ VALUES_MAX = 10_000
 """Of a YAML file. Reading YAML takes some 50 µs per value: a file at the limit takes half a second."""
 
 DEPTH_MAX = 24
+
+
+_ODD_BREAK = re.compile("[\x85\u2028\u2029]")
+"""Line breaks of YAML 1.1 that are plain characters in 1.2. The library breaks lines there, so texts would change."""
 
 
 class _RefusedError(Exception):
@@ -59,6 +64,10 @@ def read(file: str, text: str, problems: Problems, *, path: str) -> Node | None:
     """Read one document. Returns None after noting why it cannot be read; `path` names the document in problems."""
     if len(text) > YAML_CHARS_MAX:
         problems.add(file, None, path, f"{len(text)} characters; at most {YAML_CHARS_MAX} of YAML are read")
+        return None
+    if odd := _ODD_BREAK.search(text):
+        line, code = text.count("\n", 0, odd.start()) + 1, ord(odd.group())
+        problems.add(file, line, path, f'U+{code:04X} is not a line break of YAML 1.2; write it as "\\u{code:04x}"')
         return None
     try:
         node = _Reader(normalise(text)).document()

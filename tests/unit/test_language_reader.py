@@ -61,6 +61,10 @@ def test_a_merge_key_is_not_merged() -> None:
     assert value_of("<<: {a: 1}") == {"<<": {"a": 1}}
 
 
+def test_a_break_of_yaml_1_1_can_be_escaped() -> None:
+    assert value_of('a: "x\\u2028y"') == {"a": "x\u2028y"}
+
+
 def test_byte_order_mark_and_line_ends_are_normalised() -> None:
     assert value_of("\ufeffa: 1\r\nb: |\r\n  x\r\n  y\r\n") == {"a": 1, "b": "x\ny\n"}
 
@@ -79,6 +83,10 @@ def test_byte_order_mark_and_line_ends_are_normalised() -> None:
         ("a: [1", 1, "not YAML"),
         ("? [a]\n: b", 1, "key must be text"),
         ("a: \x01", None, "not allowed"),
+        ("a: 1\nb: x\u2028y", 2, 'write it as "\\u2028"'),
+        ("\x85a: 1", 1, "not a line break of YAML 1.2"),
+        ("a: 1\n...\nb: 2", 3, "one document"),
+        ("a:\t1", 1, "tab"),
         ('a: "\\UFFFFFFFF"', None, "not allowed"),
     ],
 )
