@@ -8,7 +8,7 @@ from contracts.errors import Broken, Rejected
 from contracts.events import inbound as n
 from contracts.replies import EventRouted
 from libs.domain import inbound
-from libs.eventstore.port import EventStore
+from libs.eventstore.port import Store
 from minutebook.models import ActorView, EventResumed, EventRouting, EventSkipped, EventStarted, EventView
 from services.api.reads import Reads, content_of, fold
 
@@ -16,7 +16,8 @@ from services.api.reads import Reads, content_of, fold
 class EventViews:
     """Reads of inbound events. Callers have judged that they may be seen."""
 
-    def __init__(self, store: EventStore) -> None:
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._reads = Reads(store)
 
     async def view(self, caller: Principal, event_id: UUID) -> EventView:
@@ -26,6 +27,12 @@ class EventViews:
             contracts.errors.Rejected: 404.
         """
         histories = await self._reads.histories("inbound", caller.tenant_group, [event_id])
+        if event_id not in histories:
+            accepted = await self._accepted(caller, event_id)
+            if accepted is not None:
+                return accepted
+            # It may have been recorded between the two looks.
+            histories = await self._reads.histories("inbound", caller.tenant_group, [event_id])
         if event_id not in histories:
             raise Rejected("event.not_found", f"there is no inbound event {event_id}", status=404)
         history = histories[event_id]
@@ -50,6 +57,27 @@ class EventViews:
                 "bodies_differed": sum(isinstance(event, n.InboundBodyDiffered) for event in events),
                 "routings": [routing for event in events if (routing := _routing(event)) is not None],
             }
+        )
+
+    async def _accepted(self, caller: Principal, event_id: UUID) -> EventView | None:
+        """A delivery that was accepted and is not recorded yet."""
+        delivery = next(iter(await self._store.deliveries([event_id])), None)
+        if delivery is None or delivery.tenant_group != caller.tenant_group or delivery.received_at is None:
+            return None
+        contents = await self._reads.contents(caller.tenant_group, [delivery.payload])
+        return EventView(
+            event_id=event_id,
+            source=delivery.source,
+            event=delivery.event,
+            external_id=delivery.external_id,
+            state="received",
+            received_at=delivery.received_at,
+            unmatched=None,
+            keys=dict(delivery.keys),
+            payload=content_of(contents, delivery.payload),
+            body_sha256=delivery.body_sha256,
+            bodies_differed=0,
+            routings=(),
         )
 
 

@@ -178,6 +178,6 @@ async def test_a_forged_cursor_shows_nothing_new(api: World) -> None:
     theirs = await api.get("/runs?limit=1", by="dana")
     assert theirs["next_cursor"] is None
     for cursor in ("x", "W10", "WyJ4IiwgIngiXQ", "ZGVlcA" * 20, "WyIyMDI2LTAxLTAxVDAwOjAwOjAwIiwgIngiXQ"):
-        for path in ("/runs", "/inbox", "/effects"):
+        for path in ("/runs", "/inbox", "/effects", "/events", "/schedules"):
             answer = await api.call("GET", path, params={"cursor": cursor})
             assert (answer.status_code, answer.json()["code"]) == (422, "cursor.invalid"), path

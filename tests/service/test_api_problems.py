@@ -159,13 +159,17 @@ async def test_odd_values_are_refused_or_find_nothing_and_never_break_anything(a
         for value in (*ODD, "0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00", "1e999", "9" * 30)
         for place, names in (
             ("runs", ("definition", "project", "state", "initiated_by", "created_from", "created_before", "limit")),
+            ("runs", ("parent", "context.a", "context.", "context." + "b" * 300)),
+            ("events", ("source", "unmatched", "cursor")),
+            ("schedules", ("definition", "state", "cursor")),
+            ("definitions/story/diff", ("before", "after")),
             ("effects", ("state", "cursor")),
             ("definitions", ("cursor", "limit")),
             ("inbox", ("cursor",)),
         )
         for name in names
     ]
-    paths += [f"/{place}/{value}" for value in ODD for place in ("runs", "decisions", "definitions")]
+    paths += [f"/{place}/{value}" for value in ODD for place in ("runs", "decisions", "definitions", "events")]
     paths += [f"/runs/{run_id}/artifacts/{value}" for value in ODD]
     for path in paths:
         answer = await api.call("GET", path)
@@ -175,6 +179,11 @@ async def test_odd_values_are_refused_or_find_nothing_and_never_break_anything(a
             f"/definitions/{value}/runs",
             f"/runs/{run_id}/steps/{value}/retry",
             f"/decisions/{value}/approve",
+            f"/runs/{run_id}/steps/{value}/complete",
+            f"/runs/{value}/fork",
+            f"/definitions/{value}/promote",
+            f"/events/{value}/replay",
+            f"/schedules/{value}/pause",
         ):
-            answer = await api.call("POST", path, by="dana", json={})
+            answer = await api.call("POST", path, json={})
             assert answer.status_code in {404, 405, 422}, (path, answer.text)

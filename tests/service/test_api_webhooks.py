@@ -66,6 +66,16 @@ async def test_a_signed_delivery_is_stored_once_and_ingest_is_told(api: World) -
     assert InboundNotice.model_validate_json(notice.data).delivery_ids == (event_id,)
 
 
+async def test_what_was_accepted_is_shown_before_it_is_recorded(api: World) -> None:
+    accepted = await deliver(api, json.dumps(JIRA).encode())
+    event_id = accepted.json()["event_id"]
+    view = await api.get(f"/events/{event_id}")
+    assert (view["state"], view["event"], view["routings"]) == ("received", "issue_transitioned", [])
+    assert (view["payload"], view["keys"]["jira_key"]) == (JIRA, "CORE-142")
+    assert (await api.call("GET", f"/events/{event_id}", by="outsider")).status_code == 404
+    assert (await api.call("GET", f"/events/{event_id}", by="dana")).status_code == 403
+
+
 async def test_fifty_redeliveries_at_once_are_one(api: World) -> None:
     body = json.dumps(JIRA).encode()
     answers = await asyncio.gather(*(deliver(api, body) for _ in range(50)))
