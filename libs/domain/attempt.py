@@ -6,7 +6,7 @@ its result is then the first report, and the start a fact beside it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, assert_never
 from uuid import UUID
@@ -23,7 +23,7 @@ from contracts.events.attempt import (
     Usage,
 )
 from contracts.subjects import work
-from libs.domain.core import NOTHING, Category, Decided, facts
+from libs.domain.core import NOTHING, Category, Decided, facts, replace
 from libs.domain.lifecycle import ATTEMPT, terminal
 from minutebook.models.states import FailureClass
 

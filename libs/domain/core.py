@@ -1,14 +1,39 @@
 """What the aggregates share: the shape of a decision's result and of a category."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from contracts.base import Event
 
 S = TypeVar("S")
+
+
+if TYPE_CHECKING:
+    from dataclasses import replace as replace  # its arguments are checked against the fields
+else:
+
+    def replace(state, /, **changes):
+        """A frozen state with some of its fields changed: `dataclasses.replace`, at a fraction of its cost.
+
+        For dataclasses whose fields are the arguments of their constructor, in order.
+        """
+        places, values_of = _fields(type(state))
+        values = list(values_of(state))
+        for name, value in changes.items():
+            values[places[name]] = value
+        return type(state)(*values)
+
+
+@cache
+def _fields(of: type) -> tuple[Mapping[str, int], Callable[[Any], tuple[Any, ...]]]:
+    names = [field.name for field in dataclasses.fields(of)]
+    return {name: place for place, name in enumerate(names)}, attrgetter(*names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +20,8 @@ PAYLOAD_BYTES_MAX: Final = 8 * 1024
 
 SPILLED_PREFIX: Final = '{"$blob":"'
 """How the stored payload of such an event begins. No event's own JSON does: its first key is one of its fields."""
+
+METADATA_CACHED_MAX: Final = 1_024
 
 _UPCAST_BYTES_MAX: Final = 64 << 20
 
@@ -133,5 +136,7 @@ def write_metadata(metadata: Metadata) -> str:
     return metadata.model_dump_json()
 
 
+@lru_cache(maxsize=METADATA_CACHED_MAX)
 def read_metadata(text: str) -> Metadata:
+    """The metadata that a text is. Facts that were written together have the same one."""
     return Metadata.model_validate_json(text)

@@ -2,14 +2,14 @@
 
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from contracts.base import Actor, Event, Metadata
 from contracts.errors import Broken, Conflict, MinutebookError, Rejected, Unavailable
-from libs.domain.core import NOTHING, Category, Decided
+from libs.domain.core import NOTHING, Category, Decided, replace
 from libs.eventstore.port import Append, Appended, BatchResult, BirthRow, EventStore, Load, Loaded
 from libs.faultpoints import faultpoint
 from libs.owner.publisher import Publisher

@@ -1,11 +1,11 @@
 """Folding a run's facts, one at a time. Total: it judges nothing."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from contracts.base import Event
 from contracts.events import run as e
+from libs.domain.core import replace
 from libs.domain.run.state import NEW_STEP, UNDER_WAY, State, StepRecord, WaitsOn
 
 
