@@ -148,9 +148,18 @@ DURABLES: tuple[DurableSpec, ...] = (
 )
 
 OVERHEARD: frozenset[str] = frozenset(
-    history(f"run.{end}") for end in ("completed", "cancelled", "parked", "suspended", "failed")
+    history(type_)
+    for type_ in (
+        "run.completed",
+        "run.cancelled",
+        "run.parked",
+        "run.suspended",
+        "run.failed",
+        "decision.reminded",
+        "decision.escalated",
+    )
 )
-"""What the door listens to beside the durables, for callers who wait."""
+"""What is listened to beside the durables: by the door for callers who wait, by whoever brings reminders to people."""
 
 HEARD: frozenset[str] = OVERHEARD | {
     subject for durable in DURABLES if durable.stream == "HISTORY" for subject in durable.subjects

@@ -9,13 +9,12 @@ import pytest
 from contracts import ids
 from contracts.base import Event
 from contracts.envelope import Doorbell, Envelope, Wake
-from contracts.events.attempt import AttemptQueued
+from contracts.events.attempt import AttemptFailed, AttemptQueued, Usage
 from contracts.events.effect import EffectDeclared
-from contracts.events.identity import TenantCreated
-from contracts.events.run import UserRef
+from contracts.events.run import RunCreated, Trigger, UserRef
 from libs.bus.port import Message
 from libs.canonical import blob
-from libs.domain import attempt, effect, identity
+from libs.domain import attempt, effect, run
 from libs.eventstore.port import Delivery
 from services.scheduler.app import build
 from services.scheduler.deliveries import Deliveries
@@ -119,8 +118,18 @@ async def test_the_sweep_publishes_what_its_writer_did_not_and_rings_for_queued_
         queue="default",
         request=REF,
     )
+    failed = AttemptFailed(
+        at=queued.at,
+        claim=None,
+        failure_class="timeout",
+        message="late",
+        usage=Usage(),
+        cost_microdollars=0,
+        model=None,
+        turns=0,
+    )
     attempts = [uuid4(), uuid4()]
-    await record.plant_all(attempt.CATEGORY, dict.fromkeys(attempts, (queued,)))
+    await record.plant_all(attempt.CATEGORY, dict.fromkeys(attempts, (queued, failed)))
     bus = ListeningBus()
     sweep = Sweep(record.store, bus, age=AGE)
     await sweep.publish()
@@ -133,22 +142,30 @@ async def test_the_sweep_publishes_what_its_writer_did_not_and_rings_for_queued_
     bus.away = False
     await sweep.publish()
     facts, ring = bus.published
-    assert facts.subject == "history.attempt.queued"
+    assert facts.subject == "history.attempt.failed", "that it was queued is told by the bell alone"
     assert {fact.stream_id for fact in Envelope.model_validate_json(facts.data).facts} == set(attempts)
     assert (ring.subject, Doorbell.model_validate_json(ring.data).count) == ("work.anthropic.default", 2)
     assert await record.store.unpublished(older_than=timedelta(0), limit=10) == []
 
 
 async def test_what_is_published_again_has_a_new_message_id(record: Record) -> None:
-    created = TenantCreated(at=await record.store.now(), name="main")
-    await record.plant(identity.CATEGORY, uuid4(), created)
+    created = RunCreated(
+        at=await record.store.now(),
+        definition_id="trial",
+        hash="1" * 64,
+        bundle=REF,
+        context={},
+        initiated_by=UserRef(id=uuid4(), email="dana@example.com"),
+        trigger=Trigger(kind="manual"),
+    )
+    await record.plant(run.CATEGORY, uuid4(), created)
     await record.shift(AGE)
     ((token, _),) = await record.store.unpublished(older_than=AGE, limit=10)
     bus = ListeningBus()
     await Sweep(record.store, bus, age=AGE).publish()
     (message,) = bus.published
     assert message.id.startswith(f"{token.era}.{token.xid}.")
-    assert message.id != f"{token.era}.{token.xid}.identity.tenant_created.0"
+    assert message.id != f"{token.era}.{token.xid}.history.run.created.0"
 
 
 async def test_a_delivery_that_ingest_did_not_record_is_sent_to_it(record: Record) -> None:
