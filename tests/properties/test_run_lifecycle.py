@@ -5,6 +5,7 @@ The definitions are drawn as well: any kinds of steps in any order, with any fai
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -12,9 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from contracts.base import Event
+from contracts.base import BlobRef, Event
 from contracts.errors import Rejected
 from contracts.events import admission as a
+from contracts.events.run import RunStepInherited, RunStepWriting
 from libs.domain import decision, run
 from libs.domain.core import Decided
 from libs.domain.lifecycle import RUN, STEP
@@ -67,11 +69,15 @@ SEGMENTS: Final[dict[str, Callable[[str], tuple[Step, ...]]]] = {
 }
 
 
+@dataclass
 class Watched(World):
-    """A world that holds every fact against the tables of edges."""
+    """A world that holds every fact against the tables of edges, and keeps them."""
+
+    facts: list[Event] = field(default_factory=list)
 
     def take(self, decided: Decided) -> None:
         before = self.state
+        self.facts += decided.events
         for fact in decided.events:
             after = run.evolve(before, fact)
             self._hold(before, after, fact)
@@ -227,6 +233,37 @@ class RunMachine(RuleBasedStateMachine):
                     world.suspend()
                 case _:
                     world.resume()
+
+    @rule(data=st.data(), changed=st.booleans())
+    def a_person_forks(self, data: st.DataObject, changed: bool) -> None:
+        """From any version: the fork inherits what had succeeded there, plans on, and writes nothing again."""
+        world = self.world
+        version = data.draw(st.integers(min_value=1, max_value=len(world.facts)))
+        parent, at_version = run.point(world.facts, at_version=version, from_step=None)
+        made = {f.effect_key: f.effect_id for f in world.facts if isinstance(f, RunStepWriting)}
+        forked = Watched(world.bundle, now=world.now, children=dict(world.children), artefacts=world.artefacts)
+        evidence = forked.evidence()
+        forked.command(
+            run.Fork(
+                run_id=forked.run_id,
+                parent_id=world.run_id,
+                parent=parent,
+                at_version=at_version,
+                effects=made,
+                principal=DEVELOPER,
+                evidence=evidence,
+                bundle=BlobRef(digest="1" * 64, bytes=2),
+                context={"changed": True} if changed else {},
+                artifacts={},
+            )
+        )
+        forked.advance()
+        own = (str(forked.run_id), str(world.run_id))
+        for fact in forked.facts:
+            if isinstance(fact, RunStepWriting):
+                assert fact.effect_id == made.get(fact.effect_key.replace(*own), fact.effect_id)
+        inherited = {f.step for f in forked.facts if isinstance(f, RunStepInherited)}
+        assert inherited <= {key for key, record in parent.steps.items() if record.status == "succeeded"}
 
     @rule(data=st.data())
     def a_person_retries(self, data: st.DataObject) -> None:

@@ -26,21 +26,21 @@ class Recording(World):
         super().take(decided)
 
 
-def parent(**changes: object) -> Recording:
+def parent(effect_key: str = "pr:{{context.jira_key}}") -> Recording:
     steps = (
         agent("plan"),
         both("build", agent("back"), agent("front")),
         review("ok", artifact="build"),
-        write("pr", args_from="plan.output", requires_decision="ok"),
+        write("pr", args_from="plan.output", requires_decision="ok", effect_key=effect_key),
         agent("after"),
     )
-    world = Recording(bundle_of(*steps, **changes))
+    world = Recording(bundle_of(*steps))
     world.start({"jira_key": "CORE-1"}).succeed("plan", {"title": "t"})
     return world
 
 
-def built() -> Recording:
-    world = parent()
+def built(**fields: str) -> Recording:
+    world = parent(**fields)
     world.succeed("build.back", {"api": 1}).succeed("build.front", {"ui": 1})
     return world
 
@@ -173,8 +173,8 @@ def test_artefacts_are_laid_over_those_of_finished_steps_only() -> None:
 
 
 class TestEffects:
-    def forked(self, status: str) -> tuple[World, UUID]:
-        world = built()
+    def forked(self, status: str, effect_key: str = "pr:{{context.jira_key}}") -> tuple[World, UUID]:
+        world = built(effect_key=effect_key)
         world.answer("ok", "approve")
         effect_id = world.open_id("pr")
         made: Any = world.children[effect_id]
@@ -190,6 +190,10 @@ class TestEffects:
         child.advance()
         assert child.state.step("after").status == "queued"
         assert '"number": 7' in child.prompt("after")
+
+    def test_so_is_one_whose_key_holds_the_parents_own_id(self) -> None:
+        child, effect_id = self.forked("succeeded", "pr:{{run_id}}:{{state.branch}}")
+        assert child.open_id("pr") == effect_id
 
     def test_one_in_doubt_stays_in_doubt(self) -> None:
         child, _ = self.forked("in_doubt")

@@ -81,7 +81,11 @@ class Walk:
     @property
     def run_state(self) -> JsonObject:
         """What templates and expressions call `state`."""
-        return {"branch": f"workflow/{self.run_id}", "run_id": str(self.run_id), "stage": self.state.stage}
+        return self.run_state_of(self.run_id)
+
+    def run_state_of(self, run_id: UUID) -> JsonObject:
+        """What another run would call `state` at this point."""
+        return {"branch": f"workflow/{run_id}", "run_id": str(run_id), "stage": self.state.stage}
 
     @property
     def view(self) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def _declare(walk: Walk, step: WriteStep, key: str, *, own: bool = False) -> Non
     except Rejected as error:
         fail(walk, key, "missing_data", error.message)
         return
-    inherited = None if own or record.effect_id is not None else walk.state.inherited_effects.get(effect_key)
+    inherited = None if own or record.effect_id is not None else _inherited(walk, step, key, effect_key)
     effect_id = inherited or ids.effect(walk.run_id, effect_key)
     armed_again = record.effect_id == effect_id
     walk.emit(
@@ -73,6 +73,14 @@ def _declare(walk: Walk, step: WriteStep, key: str, *, own: bool = False) -> Non
     )
     if inherited is None and not armed_again:
         walk.births.append(_birth(walk, step, key, effect_id, effect_key, arguments))
+
+
+def _inherited(walk: Walk, step: WriteStep, key: str, effect_key: str) -> UUID | None:
+    """The effect of the run that this one was forked from, under this key or as that run would have named it."""
+    effects, parent = walk.state.inherited_effects, walk.state.parent
+    if not effects or parent is None:
+        return None
+    return effects.get(effect_key) or effects.get(_arguments(walk, step, key, run_id=parent)[1])
 
 
 def _birth(walk: Walk, step: WriteStep, key: str, effect_id: UUID, effect_key: str, arguments: JsonObject) -> Birth:
@@ -94,30 +102,32 @@ def _birth(walk: Walk, step: WriteStep, key: str, effect_id: UUID, effect_key: s
     )
 
 
-def _arguments(walk: Walk, step: WriteStep, key: str) -> tuple[JsonObject, str]:
+def _arguments(walk: Walk, step: WriteStep, key: str, *, run_id: UUID | None = None) -> tuple[JsonObject, str]:
     """The tool's arguments and the effect's key: the approved artefact, then what the definition sets over it.
+
+    `run_id` fills them in for another run than this one.
 
     Raises:
         contracts.errors.Rejected: a value that is needed is not set, or is not of the shape that is needed.
     """
     base = _artefact_arguments(walk, step, key)
-    over = _filled(walk, step.args, base, key)
+    over = _filled(walk, step.args, base, key, run_id or walk.run_id)
     assert isinstance(over, dict), "an object interpolates to an object"
     arguments: JsonObject = {**base, **over}
-    effect_key = _filled(walk, step.effect_key, arguments, key)
+    effect_key = _filled(walk, step.effect_key, arguments, key, run_id or walk.run_id)
     if not isinstance(effect_key, str | int) or isinstance(effect_key, bool):
         raise Rejected("write.key", f"effect_key of {step.key} is {type(effect_key).__name__}; it must be text")
     return arguments, str(effect_key)
 
 
-def _filled(walk: Walk, value: JsonValue, args: JsonObject, key: str) -> JsonValue:
+def _filled(walk: Walk, value: JsonValue, args: JsonObject, key: str, run_id: UUID) -> JsonValue:
     item = walk.item_of(key)
     return interpolate(
         value,
         args=args,
         context=walk.context,
-        state=walk.run_state,
-        run_id=walk.run_id,
+        state=walk.run_state_of(run_id),
+        run_id=run_id,
         item=None if item is None else item[1],
         index=None if item is None else item[0],
     )
