@@ -296,20 +296,6 @@ def _birth(schedule_id: UUID, state: State, known: Known, slot: Slot, now: datet
     return Birth("run", ids.triggered_run(known.tenant_group, version.definition_id, key), created)
 
 
-def upcoming(state: State, now: datetime, *, count: int = 5, last_run: LastRun | None = None) -> tuple[Slot, ...]:
-    """The next firings after `now`, as far as they are known: of an interval only one, once its run has ended.
-
-    None of a line that is not active, or cannot be read.
-    """
-    if state.status != "active" or state.handled_until is None:
-        return ()
-    if state.cron is None:
-        due_at = due_again(state, last_run)
-        return () if due_at is None else (moment(max(due_at, now), state.timezone),)
-    line = read(state.cron, state.timezone)
-    return () if line is None else line.upcoming(count, max(now, state.handled_until))
-
-
 def evolve(state: State, event: Event) -> State:
     """The state after one more fact."""
     match event:

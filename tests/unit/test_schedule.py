@@ -41,9 +41,8 @@ from libs.domain.schedule import (
     decide,
     due_again,
     trigger_of,
-    upcoming,
 )
-from libs.domain.slots import line_of
+from libs.domain.slots import line_of, read
 
 NOW = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 GROUP = uuid4()
@@ -367,7 +366,7 @@ def test_a_line_that_cannot_be_read_says_so_and_folds(cron: str, zone: str) -> N
     line = Line(cron, timezone=zone)
     assert CATEGORY.columns(line.state)["next_at"] is None
     assert line.wake_at == NOW + LOOK_AGAIN
-    assert upcoming(line.state, NOW) == ()
+    assert read(cron, zone) is None
     with pytest.raises(Rejected) as rejected:
         line.look()
     assert rejected.value.code == "schedule.unreadable"
@@ -376,17 +375,12 @@ def test_a_line_that_cannot_be_read_says_so_and_folds(cron: str, zone: str) -> N
 
 
 def test_the_next_five_firings_are_told() -> None:
-    line = Line("0 30 2 * * *", timezone="Europe/Berlin", now=datetime(2026, 10, 23, 12, 0, tzinfo=UTC))
-    assert [slot.local for slot in upcoming(line.state, line.now)] == [
+    line = read("0 30 2 * * *", "Europe/Berlin")
+    assert line is not None
+    assert [slot.local for slot in line.upcoming(5, datetime(2026, 10, 23, 12, 0, tzinfo=UTC))] == [
         "2026-10-24T02:30:00+02:00",
         "2026-10-25T02:30:00+02:00",
         "2026-10-26T02:30:00+01:00",
         "2026-10-27T02:30:00+01:00",
         "2026-10-28T02:30:00+01:00",
     ]
-    line.do(Pause(ADMIN))
-    assert upcoming(line.state, line.now) == ()
-    interval = Line(None, every_seconds=60)
-    assert [slot.due_at for slot in upcoming(interval.state, NOW)] == [NOW + timedelta(seconds=60)]
-    interval.run_on(NOW + timedelta(seconds=60))
-    assert upcoming(interval.state, NOW, last_run=OPEN) == ()
