@@ -62,6 +62,7 @@ def test_the_documented_paths_are_there(description: dict[str, Any]) -> None:
         ("POST", f"{prefix}/schedules/{{schedule_id}}/pause"),
         ("POST", f"{prefix}/schedules/{{schedule_id}}/resume"),
         ("GET", f"{prefix}/inbox"),
+        ("GET", f"{prefix}/tasks"),
         ("GET", f"{prefix}/decisions/{{decision_id}}"),
         ("POST", f"{prefix}/decisions/{{decision_id}}/{{outcome}}"),
         ("GET", f"{prefix}/effects"),
