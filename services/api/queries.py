@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 import asyncpg
@@ -17,6 +18,9 @@ from minutebook.models.states import ScheduleState
 from services.api import cursors
 from services.api.run_lists import COLUMNS, INITIATOR, RunFilter, counting, listing
 from services.api.where import Where
+
+_TAKEN: Final = "from wait_heads w where w.inbound_id = n.stream_id and w.tenant_group = n.tenant_group"
+"""The waits that took the event `n`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,18 +237,30 @@ class Queries:
         if source is not None:
             where.add("n.source = {}", source)
         if unmatched is not None:
-            where.conditions.append(f"n.unmatched is {'not ' if unmatched else ''}null")
+            lost = f"n.unmatched is not null and not exists (select {_TAKEN})"
+            where.conditions.append(f"({lost})" if unmatched else f"not ({lost})")
         if after is not None:
             where.add("n.received_at <= {}", after[0])
             where.add("(n.received_at < {} or n.stream_id > {})", *after)
         rows = await fetch(
             self._pool,
-            "select n.stream_id, n.source, n.external_id, n.event, n.state, n.received_at, n.unmatched"  # noqa: S608
-            f" from inbound_heads n where {where}"
+            "select n.stream_id, n.source, n.external_id, n.event, n.state, n.received_at, n.unmatched,"  # noqa: S608
+            f" array(select w.run_id {_TAKEN} order by w.run_id) as taken_by from inbound_heads n where {where}"
             f" order by n.received_at desc, n.stream_id limit {where.place(limit)}",
             *where.arguments,
         )
         return [_event(row) for row in rows]
+
+    async def takers(self, caller: Principal, event_id: UUID) -> tuple[UUID, ...]:
+        """The runs whose waiting step took an event of the caller's tenant group, also long after it came."""
+        rows = await fetch(
+            self._pool,
+            f"select w.run_id from inbound_heads n, lateral (select w.run_id {_TAKEN}) w"  # noqa: S608  our own texts
+            " where n.tenant_group = $1 and n.stream_id = $2 order by 1",
+            caller.tenant_group,
+            event_id,
+        )
+        return tuple(row["run_id"] for row in rows)
 
     async def schedules(
         self,
@@ -283,7 +299,8 @@ def _event(row: asyncpg.Record) -> EventSummary:
         external_id=row["external_id"],
         state=row["state"],
         received_at=row["received_at"],
-        unmatched=row["unmatched"],
+        unmatched=None if row["taken_by"] else row["unmatched"],
+        taken_by=tuple(row["taken_by"]),
     )
 
 

@@ -101,8 +101,11 @@ def _greet(console: Console, stack: Stack, options: Options) -> None:
         if person.email in stack.tokens:
             console.print(f"  {person.email:<24}{stack.tokens[person.email]}  {person.name}", markup=False)
     console.print(f"\nEverything is also in {options.data_dir / 'dev.json'}.\n\nStart a run and answer its decisions:")
-    start = "runs start core-dev --project core -c jira_key=CORE-7 -c summary='Print an invoice again'"
-    console.print(f"  {command} --as dana@example.com {start}", markup=False)
+    if (options.definitions / "workflows/core-dev").is_dir():
+        start = "start core-dev --project core -c jira_key=CORE-7 -c summary='Print an invoice again'"
+    else:
+        start = "start WORKFLOW --project core -c KEY=VALUE"
+    console.print(f"  {command} --as dana@example.com runs {start}", markup=False)
     console.print(f"  {command} --as priya@example.com inbox", markup=False)
     console.print(f"  {command} --as {ADMINISTRATOR} runs list", markup=False)
     console.print("\nStop with Ctrl-C; runs go on at the next start.")

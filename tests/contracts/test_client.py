@@ -66,6 +66,7 @@ CALLS: Mapping[str, tuple[Callable[[Client], Any], str]] = {
     "promote": (lambda c: c.promote("hello", "9f86d081"), "DefinitionPromoted"),
     "tasks": (lambda c: c.tasks(), "TaskItem"),
     "inbox": (lambda c: c.inbox(), "InboxItem"),
+    "tasks": (lambda c: c.tasks(), "TaskItem"),
     "decision": (lambda c: c.decision(DECISION), "DecisionView"),
     "decide": (
         lambda c: c.decide(DECISION, "approve", comment="Yes.", revised_artifact={"a": 1}, idempotency_key="k"),

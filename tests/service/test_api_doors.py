@@ -162,6 +162,23 @@ async def test_manual_steps_stand_in_the_list_of_those_who_may_complete_them(api
     assert [task["run"]["run_id"] for task in await listed("priya")] == ids[2:]
 
 
+async def test_an_event_that_was_early_is_shown_as_taken_once_its_run_has_taken_it(api: World) -> None:
+    run_id = await start(api, "EARLY-1")
+    early = str(await send(api, "EARLY-1", external_id="before its wait"))
+
+    async def lost() -> bool:
+        return early in [e["event_id"] for e in (await api.get("/events?unmatched=true"))["items"]]
+
+    await until(lost, bool)
+    assert (await api.get(f"/events/{early}"))["taken_by"] == []
+    await api.call("POST", f"/runs/{run_id}/steps/sign/complete", by="priya", json=SIGNED)
+    await waits_for(api, run_id, "decision")
+    assert not await lost()
+    listed = [e for e in (await api.get("/events?unmatched=false"))["items"] if e["event_id"] == early]
+    shown = await api.get(f"/events/{early}")
+    assert [(e["unmatched"], e["taken_by"]) for e in (*listed, shown)] == [(None, [str(run_id)])] * 2
+
+
 async def test_an_event_finds_its_run_and_is_shown_with_what_followed(api: World) -> None:
     run_id = await to_the_event(api, "T-2")
     waiting = await waits_for(api, run_id, "event")

@@ -1,5 +1,6 @@
 """Inbound events: what came, and having it handed on again. For administrators: a payload may be anybody's."""
 
+import asyncio
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -45,7 +46,8 @@ async def list_events(
 async def get_event(event_id: UUID, caller: Caller, door: TheDoor) -> EventView:
     """An inbound event with what it carried, and what followed each time that it was handed on."""
     _for_administrators(caller)
-    return await door.events.view(caller, event_id)
+    view, takers = await asyncio.gather(door.events.view(caller, event_id), door.queries.takers(caller, event_id))
+    return view.model_copy(update={"taken_by": takers, "unmatched": None if takers else view.unmatched})
 
 
 @router.post("/events/{event_id}/replay", responses=_CHANGE)

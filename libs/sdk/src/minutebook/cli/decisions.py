@@ -24,14 +24,15 @@ def inbox() -> None:
     if not items:
         out.print("No decision waits for you. Manual steps that do are listed by `minutebook tasks`.")
         return
-    rows = table("DECISION", "RUN OF", "STEP", "ROLE", "SINCE", "OUTCOMES")
+    rows = table("DECISION", "RUN OF", "STEP", "QUESTION", "ROLE", "SINCE", "OUTCOMES")
     for item in items:
         decision = item.decision
         rows.add_row(
             str(decision.decision_id),
             decision.definition_id,
             decision.step,
-            decision.role,
+            decision.title,
+            decision.escalated_to or decision.role,
             moment(decision.opened_at),
             " ".join(decision.outcomes),
         )

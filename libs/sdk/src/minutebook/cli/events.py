@@ -43,7 +43,7 @@ def list_events(
         return
     rows = table("EVENT", "SOURCE", "NAME", "EXTERNAL ID", "CAME", "NOTE")
     for event in found:
-        note = event.unmatched or ("-" if event.state == "routed" else "not routed yet")
+        note = event.unmatched or _taken(event) or ("-" if event.state == "routed" else "not routed yet")
         rows.add_row(str(event.event_id), event.source, event.event, event.external_id, moment(event.received_at), note)
     out.print(rows)
 
@@ -61,9 +61,15 @@ def _print_event(event: EventView) -> None:
     out.print(f"external id {event.external_id}, came {moment(event.received_at)}", markup=False)
     for key, value in event.keys.items():
         out.print(f"  {key}: {value}", markup=False)
+    if event.taken_by:
+        out.print(_taken(event), markup=False)
     for routing in event.routings:
         by = f" by {routing.by.name}" if routing.by else ""
         out.print(f"{moment(routing.at)} {routing.how}{by}: {_followed(routing)}", markup=False)
+
+
+def _taken(event: EventSummary) -> str:
+    return f"taken by {', '.join(map(str, event.taken_by))}" if event.taken_by else ""
 
 
 def _followed(followed: EventFollowed) -> str:

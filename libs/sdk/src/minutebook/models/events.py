@@ -18,7 +18,8 @@ class EventSummary(Shown):
     external_id: str = Field(description="unique in its source")
     state: InboundState = Field(description="`received` until it was routed")
     received_at: AwareDatetime
-    unmatched: str | None = Field(description="why nothing followed from it, when it came")
+    unmatched: str | None = Field(description="why nothing followed from it, when nothing ever did")
+    taken_by: tuple[UUID, ...] = Field(default=(), description="runs whose waiting step took it, then or later")
 
 
 class EventStarted(Shown):
