@@ -64,7 +64,6 @@ CALLS: Mapping[str, tuple[Callable[[Client], Any], str]] = {
     "resume_schedule": (lambda c: c.resume_schedule(SCHEDULE), "ScheduleChanged"),
     "diff": (lambda c: c.diff("hello", before="9f86d081", after="60303ae2"), "DefinitionDiff"),
     "promote": (lambda c: c.promote("hello", "9f86d081"), "DefinitionPromoted"),
-    "tasks": (lambda c: c.tasks(), "TaskItem"),
     "inbox": (lambda c: c.inbox(), "InboxItem"),
     "tasks": (lambda c: c.tasks(), "TaskItem"),
     "decision": (lambda c: c.decision(DECISION), "DecisionView"),
