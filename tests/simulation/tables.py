@@ -32,9 +32,9 @@ RUN: Final = _edges("""
 STEP: Final = _edges("""
     pending -> delayed failed queued succeeded waiting writing
     delayed -> cancelled failed queued succeeded waiting writing
-    queued -> cancelled failed queued retrying succeeded waiting
+    queued -> cancelled failed queued retrying succeeded
     waiting -> cancelled failed queued succeeded writing
-    writing -> cancelled failed retrying succeeded waiting writing
+    writing -> cancelled failed retrying succeeded writing
     retrying -> cancelled failed queued writing
     succeeded -> pending
     failed -> pending queued succeeded waiting writing
