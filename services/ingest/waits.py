@@ -4,7 +4,7 @@ An offer reads waits only after its event was committed, a look-back reads event
 the two came last sees the other, and the gate on the wait lets one event in.
 """
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -27,6 +27,9 @@ from libs.process import actor
 
 PAGE: Final = 200
 """Events of one look back, and waits of one offer, that are read at a time."""
+
+ARRIVALS_CACHED_MAX: Final = 5_000
+ARRIVAL_BYTES_CACHED_MAX: Final = 20_000
 
 _ACTOR: Final = actor("ingest")
 _CATEGORY: Final = wait.CATEGORY.name
@@ -71,6 +74,7 @@ class Waits:
     def __init__(self, owner: Owner[State, wait.Command], store: Store) -> None:
         self._owner = owner
         self._store = store
+        self._seen: OrderedDict[UUID, Arrival] = OrderedDict()
 
     async def offer(self, offers: Sequence[Offer]) -> list[Taken]:
         """Let every open wait that fits take its event; one result per offer, in order: the runs that took it.
@@ -155,13 +159,22 @@ class Waits:
         wanted: defaultdict[UUID, set[UUID]] = defaultdict(set)
         for wait_id, page in pages.items():
             wanted[asked[wait_id].tenant_group].update(inbound_id for _, inbound_id in page)
-        arrivals = {}
+        arrivals = {i: self._seen[i] for ids_ in wanted.values() for i in ids_ if i in self._seen}
         for tenant_group, inbound_ids in wanted.items():
-            found = await self._store.events(inbound.CATEGORY.name, inbound_ids, tenant_group=tenant_group)
+            missing = inbound_ids - arrivals.keys()
+            found = await self._store.events(inbound.CATEGORY.name, missing, tenant_group=tenant_group)
             for inbound_id, recorded in found.items():
                 state = inbound.CATEGORY.fold(tuple(r.event for r in recorded))
-                arrivals[inbound_id] = arrival_of(inbound_id, state)
+                arrivals[inbound_id] = self._remember(arrival_of(inbound_id, state))
         return arrivals
+
+    def _remember(self, arrival: Arrival) -> Arrival:
+        """What was recorded never changes, and waits that open together look back over the same events."""
+        if arrival.payload.bytes <= ARRIVAL_BYTES_CACHED_MAX:
+            self._seen[arrival.inbound_id] = arrival
+        while len(self._seen) > ARRIVALS_CACHED_MAX:
+            self._seen.popitem(last=False)
+        return arrival
 
     async def close_of_runs(self, run_ids: Collection[UUID]) -> Failures:
         """Close what these runs do not wait for any more: they ended, or the step failed. Failures are by run."""

@@ -40,6 +40,7 @@ OPEN: Final[Mapping[str, frozenset[str]]] = {
     "run": lifecycle.RUN_OPEN,
     "effect": _open(lifecycle.EFFECT),
     "decision": _open(lifecycle.DECISION),
+    "wait": _open(lifecycle.WAIT),
     "attempt": _open(lifecycle.ATTEMPT),
 }
 """What is woken, in this order."""

@@ -315,6 +315,26 @@ GUARDS: Final[tuple[Guard, ...]] = (
         ),
         ("tests/service/test_admission_keys.py::test_a_run_that_goes_on_while_it_is_let_go_keeps_its_place",),
     ),
+    Guard(
+        "A wait that opens looks back, once it is committed, over the events that came before",
+        (
+            Change(
+                "services/ingest/waits.py",
+                "if fits is not None:\n                    found",
+                "if False:\n                    found",
+            ),
+        ),
+        ("tests/service/test_ingest_waits.py::test_an_event_that_came_before_is_found_within_the_window",),
+    ),
+    Guard(
+        "An event that was committed looks for waits that are still opening, too",
+        (
+            Change(
+                "services/ingest/waits.py",
+                "elif takes(state, offer.arrival):",
+                'elif state.status == "open" and takes(state, offer.arrival):',
+            ),
+        ),
+        ("tests/service/test_ingest_waits.py::test_an_event_that_comes_while_the_wait_opens_is_given_to_it",),
+    ),
 )
-
-__all__ = ["GUARDS", "Change", "Guard"]
