@@ -337,4 +337,25 @@ GUARDS: Final[tuple[Guard, ...]] = (
         ),
         ("tests/service/test_ingest_waits.py::test_an_event_that_comes_while_the_wait_opens_is_given_to_it",),
     ),
+    Guard(
+        "Only what can be called at once is announced",
+        (Change("services/effects/turns.py", "if busy[server] < self._calls_per_server_max", "if True"),),
+        (_EFFECTS + "test_only_what_is_called_at_once_is_announced",),
+    ),
+    Guard(
+        "An ask that is repeated has passed the deadline of the one before it: a refusal stays one",
+        (
+            Change(
+                "libs/process/asks.py",
+                "deadline = command.deadline - patience * (ASK_TRIES - attempt)",
+                "deadline = command.deadline",
+            ),
+        ),
+        ("tests/simulation/test_found.py::test_what_is_asked_again_finds_late_what_was_asked_before",),
+    ),
+    Guard(
+        "The loss of the bus looks at the keys of which somebody may have ended",
+        (Change("services/scheduler/incarnations.py", '    "admission": frozenset({"busy"}),\n', ""),),
+        ("tests/service/test_admission_keys.py::test_a_lost_bus_gives_the_place_of_a_run_that_ended_to_the_next_one",),
+    ),
 )

@@ -14,6 +14,7 @@ from uuid import UUID
 from libs.eventstore.memory import Head, MemoryStore
 from libs.eventstore.port import Recorded
 from tests.simulation import tables
+from tests.simulation.awaited import Awaited
 from tests.simulation.places import Places
 from tests.simulation.violation import Violation
 
@@ -37,7 +38,7 @@ class _Stream:
     lost_claims: set[UUID] = field(default_factory=set)
     shown: str | None = None
     steps: dict[str, str] = field(default_factory=dict)
-    until: dict[str, datetime] = field(default_factory=dict)
+    moments: set[datetime] = field(default_factory=set)
     manual: set[str] = field(default_factory=set)
     taken: set[UUID] = field(default_factory=set)
     inherited: Mapping[str, UUID] = field(default_factory=dict)
@@ -48,7 +49,6 @@ class _Stream:
     writes: int = 0
     key: str = ""
     definition_id: str = ""
-    match: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Auditor:
@@ -65,6 +65,7 @@ class Auditor:
         self._accepted: dict[str, str | None] = {}
         self._places = Places()
         self._received: set[str] = set()
+        self._awaited = Awaited()
         self._started: defaultdict[str, list[str]] = defaultdict(list)
         self._executed: set[UUID] = set()
         self._executing: dict[UUID, UUID] = {}
@@ -138,7 +139,7 @@ class Auditor:
             case type_ if type_ in tables.STEP_AFTER:
                 self._step(run, event.step, tables.STEP_AFTER[type_], recorded)
                 if (until := getattr(event, "until", None) or getattr(event, "not_before", None)) is not None:
-                    run.until[event.step] = until
+                    run.moments.add(until)
                 if type_ == "run.manual_opened":
                     run.manual.add(event.step)
 
@@ -150,7 +151,6 @@ class Auditor:
                 f"no such edge of a step: {before} -> {after} of {step} by {recorded.type} v{recorded.version}"
             )
         run.steps[step] = after
-        run.until.pop(step, None)
         run.manual.discard(step)
 
     def _judge_admission(self, key: _Stream, recorded: Recorded, before: str) -> None:
@@ -160,18 +160,13 @@ class Auditor:
 
     def _judge_wait(self, wait: _Stream, recorded: Recorded, _before: str) -> None:
         event: Any = recorded.event
-        match recorded.type:
-            case "wait.opened":
-                wait.run_id, wait.match = event.run_id, event.match
-            case "wait.matched":
-                if event.inbound_id not in self.streams:
-                    raise Violation(f"a wait was given an event that is not recorded: {event.external_id}")
-                found = {**event.keys, "event": event.event}
-                if any(found.get(key) != wanted for key, wanted in wait.match.items()):
-                    raise Violation(f"a wait for {wait.match} was given {found}")
+        if recorded.type == "wait.opened":
+            wait.run_id = event.run_id
+        self._awaited.judge_wait(recorded)
 
     def _judge_inbound(self, _inbound: _Stream, recorded: Recorded, _before: str) -> None:
         event: Any = recorded.event
+        self._awaited.judge_event(recorded)
         if recorded.type == "inbound.received":
             if event.external_id in self._received:
                 raise Violation(f"one event was recorded twice: {event.external_id}")
@@ -391,7 +386,7 @@ class Auditor:
             parked = run.category == "run" and (run.state == "suspended" or run.state.startswith("waiting_"))
             if parked and min(now - run.changed_at_seconds, calm_seconds) > PARKED_AFTER_SECONDS:
                 wake_at = self._store.rows["run"][stream_id].wake_at
-                if wake_at is not None and (run.state == "suspended" or wake_at not in run.until.values()):
+                if wake_at is not None and wake_at not in run.moments:
                     raise Violation(f"a run that is {run.state} is woken by the clock at {wake_at}: {stream_id}")
 
     def close(self, fold: Callable[[str, tuple[Recorded, ...]], tuple[str, Mapping[str, Any]]]) -> None:

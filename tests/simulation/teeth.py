@@ -15,7 +15,7 @@ from uuid import UUID
 from contracts import ids
 from contracts.errors import MinutebookError
 from libs.clock import monotonic
-from libs.domain import attempt, decision, effect, run
+from libs.domain import admission, attempt, decision, effect, run
 from libs.domain.core import Decided, facts
 from libs.eventstore.memory import MemoryStore
 from libs.ids import mint, nonce
@@ -25,6 +25,7 @@ from services.effects import app as effects_app
 from services.effects import connectors, ledger
 from services.effects.handlers import Handlers
 from services.effects.turns import Turn
+from services.ingest.waits import Waits
 from services.scheduler.incarnations import Incarnations
 from services.scheduler.sweep import Sweep
 
@@ -177,6 +178,17 @@ GUARDS: Final[Mapping[str, Guard]] = {
     "deliveries_swept": Guard(
         "a delivery that was accepted is recorded", lambda: [(MemoryStore, "due_deliveries", _no_rows)]
     ),
+    "events_look_back": Guard(
+        "an event that came before it was waited for is taken", lambda: [(Waits, "_earlier", _none_earlier)]
+    ),
+    "places_limited": Guard(
+        "no more runs work under a key than may",
+        lambda: [(admission._Settling, "enqueue", lambda settling, wanted: settling.grant(wanted.run_id, wanted))],
+    ),
+    "places_come_back": Guard(
+        "the place of a run that ended goes to the next one",
+        lambda: [(admission._Settling, "release", lambda settling, over: None)],
+    ),
     "leases_end": Guard("the work of a dead runner is taken over", lambda: [(attempt, "_lose_lease", _kept)]),
 }
 """Name → guard."""
@@ -187,6 +199,10 @@ async def _walked(*_args: Any) -> bool:
 
 
 async def _none_armed(*_args: Any) -> Mapping[UUID, int]:
+    return {}
+
+
+async def _none_earlier(*_args: Any) -> Mapping[UUID, Any]:
     return {}
 
 
