@@ -18,7 +18,7 @@ def test_a_definition_in_five_minutes(dev: Dev) -> None:
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_text(text)
     assert [Path(name).suffix for name in FILES] == [".yaml", ".md", ".json"]
-    assert len(LINES) == 3
+    assert len(LINES) == 4
     for line in LINES:
         done = command(*shlex.split(line), cwd=here)
         assert done.returncode == 0, f"minutebook {line}\n{done.stdout}{done.stderr}"
