@@ -8,11 +8,11 @@ from uuid import UUID
 
 import asyncpg
 
-from contracts.base import Event
 from contracts.errors import Broken
 from libs.domain.core import Category
 from libs.eventstore.heads import Heads
 from libs.eventstore.mapper import Mapper, chain, spilled_digest
+from libs.eventstore.port import Recorded
 from libs.eventstore.reading import FACT, SPILLED, fact
 
 _HISTORY: Final = f"""
@@ -22,7 +22,10 @@ select {FACT}, b.content, e.tenant from workflow_history e {SPILLED}
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What a stream's history says. `broken` is where its chain does not hold, in words; the rest is then unproven."""
+    """What a stream's history says. `broken` is where its chain does not hold, in words; the rest is then unproven.
+
+    `facts` are those up to that place.
+    """
 
     stream_id: UUID
     version: int
@@ -31,6 +34,7 @@ class Folded:
     tenant: UUID
     state: Any
     broken: str | None
+    facts: tuple[Recorded, ...]
 
 
 async def read_streams(
@@ -50,14 +54,14 @@ async def read_streams(
 
 def _fold(category: Category[Any], rows: Sequence[asyncpg.Record], mapper: Mapper) -> Folded:
     digest, broken = b"", None
-    events: list[Event] = []
+    facts: list[Recorded] = []
     for number, row in enumerate(rows, 1):
         wrong = _check(row, number, digest)
         broken = broken or wrong
         digest = row["digest"]
         if broken is None:
             try:
-                events.append(fact(row, mapper).event)
+                facts.append(fact(row, mapper))
             except Broken as error:
                 broken = error.message
     last = rows[-1]
@@ -67,8 +71,9 @@ def _fold(category: Category[Any], rows: Sequence[asyncpg.Record], mapper: Mappe
         digest=last["digest"],
         tenant_group=last["tenant_group"],
         tenant=last["tenant"],
-        state=category.fold(tuple(events)),
+        state=category.fold(tuple(recorded.event for recorded in facts)),
         broken=broken,
+        facts=tuple(facts),
     )
 
 

@@ -31,6 +31,8 @@ from libs.eventstore.port import (
     OutboxToken,
     Page,
     Recorded,
+    Snapshot,
+    SnapshotKey,
     Woken,
     Written,
 )
@@ -85,6 +87,7 @@ class MemoryStore:
         self._mapper = mapper or Mapper()
         self._mint_claim = mint_claim
         self._streams: dict[UUID, list[Recorded]] = {}
+        self._snapshots: dict[tuple[UUID, bytes, int], Snapshot] = {}
         self._blobs: dict[tuple[UUID, str], bytes] = {}
         self._ready: dict[UUID, _Ready] = {}
         self._unpublished: dict[OutboxToken, tuple[datetime, tuple[Written, ...]]] = {}
@@ -102,21 +105,47 @@ class MemoryStore:
     # EventStore
 
     async def load(
-        self, category: str, after: Mapping[UUID, int], *, beside: Collection[tuple[str, UUID]] = ()
+        self,
+        category: str,
+        after: Mapping[UUID, int],
+        *,
+        beside: Collection[tuple[str, UUID]] = (),
+        snapshots: SnapshotKey | None = None,
     ) -> Load:
         heads_of(category)
         return Load(
             now=self.clock,
-            streams={stream_id: self._loaded(category, stream_id, v) for stream_id, v in after.items()},
+            streams={stream_id: self._loaded(category, stream_id, v, snapshots) for stream_id, v in after.items()},
             beside={i: tuple(self._streams[i]) for other, i in beside if i in self.rows[heads_of(other).category]},
         )
 
-    def _loaded(self, category: str, stream_id: UUID, after: int) -> Loaded:
+    def _loaded(self, category: str, stream_id: UUID, after: int, key: SnapshotKey | None = None) -> Loaded:
         head = self.rows[category].get(stream_id)
         if head is None:
             return Loaded(stream_id, 0, b"", None, None, None, ())
-        events = tuple(r for r in self._streams[stream_id] if r.version > after)
-        return Loaded(stream_id, head.version, head.digest, head.wake_at, head.tenant_group, head.tenant, events)
+        snapshot = (
+            self._newest(stream_id, key) if key is not None and after == 0 and head.version >= key.every else None
+        )
+        above = after if snapshot is None else snapshot.version
+        events = tuple(self._streams[stream_id][above:])
+        return Loaded(
+            stream_id, head.version, head.digest, head.wake_at, head.tenant_group, head.tenant, events, snapshot
+        )
+
+    def _newest(self, stream_id: UUID, key: SnapshotKey) -> Snapshot | None:
+        kept = [s for (other, schema, _), s in self._snapshots.items() if (other, schema) == (stream_id, key.schema)]
+        newest = max(kept, key=lambda snapshot: snapshot.version, default=None)
+        if newest is None or newest.version > len(self._streams[stream_id]):
+            return None
+        return newest if self._streams[stream_id][newest.version - 1].digest == newest.digest else None
+
+    async def keep_snapshots(self, schema: bytes, snapshots: Sequence[Snapshot]) -> None:
+        newest = {snapshot.stream_id: snapshot.version for snapshot in snapshots}
+        self._snapshots = {
+            key: kept for key, kept in self._snapshots.items() if kept.version >= newest.get(kept.stream_id, 0)
+        }
+        for snapshot in snapshots:
+            self._snapshots.setdefault((snapshot.stream_id, schema, snapshot.version), snapshot)
 
     async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
         batch = prepare(category, appends, self._mapper)

@@ -28,8 +28,30 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a stream added up to at a version, where its digest was `digest`. Derived: without it all is the same."""
+
+    stream_id: UUID
+    version: int
+    tenant_group: UUID
+    digest: bytes
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotKey:
+    """Which snapshots a reader can use: those of this `schema` (32 bytes). Streams shorter than `every` have none."""
+
+    schema: bytes
+    every: int
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
-    """A stream from the version asked for, with its head. `version` 0 and an empty digest: it does not exist."""
+    """A stream from the version asked for, with its head. `version` 0 and an empty digest: it does not exist.
+
+    Where there is a `snapshot`, the events are those above it.
+    """
 
     stream_id: UUID
     version: int
@@ -38,6 +60,7 @@ class Loaded:
     tenant_group: UUID | None
     tenant: UUID | None
     events: tuple[Recorded, ...]
+    snapshot: Snapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +219,23 @@ class EventStore(Protocol):
     """Loads and appends streams. Every method may raise `contracts.errors.Unavailable` and may then be repeated."""
 
     async def load(
-        self, category: str, after: Mapping[UUID, int], *, beside: Collection[tuple[str, UUID]] = ()
+        self,
+        category: str,
+        after: Mapping[UUID, int],
+        *,
+        beside: Collection[tuple[str, UUID]] = (),
+        snapshots: SnapshotKey | None = None,
     ) -> Load:
         """Read streams of a category with their events above the given version (0 for all), in one query.
 
         `beside` are whole streams of other categories that are wanted too, by (category, stream); absent ones are left
-        out.
+        out. `snapshots` may stand in for the events of streams that are wanted from their beginning: the newest one
+        of a stream, unless the history has another digest at its version.
         """
+        ...
+
+    async def keep_snapshots(self, schema: bytes, snapshots: Sequence[Snapshot]) -> None:
+        """Keep snapshots of different streams in place of all older ones of theirs, whatever their schema."""
         ...
 
     async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
@@ -415,7 +448,7 @@ class Difference:
 
     category: str
     stream_id: UUID
-    kind: Literal["chain", "head", "missing_head", "missing_events"]
+    kind: Literal["chain", "head", "missing_head", "missing_events", "snapshot"]
     detail: str
 
 

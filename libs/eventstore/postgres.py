@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,7 +18,17 @@ from libs.eventstore.deliveries import PostgresDeliveries
 from libs.eventstore.heads import heads_of
 from libs.eventstore.heads_reading import PostgresHeads
 from libs.eventstore.mapper import Mapper
-from libs.eventstore.port import Append, Appended, BatchResult, Load, Loaded, OutboxToken, Recorded
+from libs.eventstore.port import (
+    Append,
+    Appended,
+    BatchResult,
+    Load,
+    Loaded,
+    OutboxToken,
+    Recorded,
+    Snapshot,
+    SnapshotKey,
+)
 from libs.eventstore.reading import FACT, SPILLED, fact
 from libs.eventstore.rows import Batch, prepare
 from libs.eventstore.statements import append_statement, forget_sql
@@ -34,27 +45,20 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
         self._acked: list[OutboxToken] = []
 
     async def load(
-        self, category: str, after: Mapping[UUID, int], *, beside: Collection[tuple[str, UUID]] = ()
+        self,
+        category: str,
+        after: Mapping[UUID, int],
+        *,
+        beside: Collection[tuple[str, UUID]] = (),
+        snapshots: SnapshotKey | None = None,
     ) -> Load:
-        heads = heads_of(category)
-        # `offset 0` keeps the planner from joining: one probe a stream, of one partition, whatever the statistics say.
         rows = await self._fetch(
-            f"""
-            select c.now, a.stream_id as asked, h.version as head_version, h.digest as head_digest, h.wake_at,
-                   h.tenant_group as head_group, h.tenant as head_tenant, e.*
-              from (select minutebook_now() as now) c
-              left join unnest($1::uuid[], $2::int[], $3::text[]) with ordinality
-                     as a(stream_id, after, category, n) on true
-              left join lateral (
-                select * from {heads.table} h where h.stream_id = a.stream_id and a.category = $4) h on true
-              left join lateral (
-                select {FACT}, b.content from workflow_history e {SPILLED}
-                 where e.stream_id = a.stream_id and e.version > a.after and e.category = a.category offset 0) e on true
-             order by a.n, e.version""",  # noqa: S608 - a table's name, of our own
+            _load_sql(category, with_snapshots=snapshots is not None),
             [*after.keys(), *(stream_id for _, stream_id in beside)],
             [*after.values(), *(0 for _ in beside)],
             [*(category for _ in after), *(other for other, _ in beside)],
             category,
+            *(() if snapshots is None else (snapshots.schema, snapshots.every)),
         )
         events: defaultdict[UUID, list[Recorded]] = defaultdict(list)
         first: dict[UUID, asyncpg.Record] = {}
@@ -64,6 +68,11 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
                 if row["version"] is not None:
                     events[row["asked"]].append(fact(row, self._mapper))
         others = [first.pop(stream_id) for _, stream_id in beside]
+        kept = {} if snapshots is None else {i: _snapshot(row) for i, row in first.items() if row["snapshot_version"]}
+        for stream_id, snapshot in kept.items():
+            below = events[stream_id].pop(0) if events[stream_id] else None
+            if below is None or (below.version, below.digest) != (snapshot.version, snapshot.digest):
+                return await self.load(category, after, beside=beside)
         return Load(
             now=rows[0]["now"],
             streams={
@@ -75,6 +84,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
                     tenant_group=row["head_group"],
                     tenant=row["head_tenant"],
                     events=tuple(events[stream_id]),
+                    snapshot=kept.get(stream_id),
                 )
                 for stream_id, row in first.items()
             },
@@ -107,6 +117,25 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
             ),
             era=row["era"],
             outbox=None if row["xid"] is None else OutboxToken(row["era"], row["xid"]),
+        )
+
+    async def keep_snapshots(self, schema: bytes, snapshots: Sequence[Snapshot]) -> None:
+        await self._execute(
+            """
+            with kept as (
+              select * from unnest($2::uuid[], $3::int[], $4::uuid[], $5::bytea[], $6::bytea[])
+                as k(stream_id, version, tenant_group, digest, content)),
+            dropped as (
+              delete from snapshots s using kept k where s.stream_id = k.stream_id and s.version < k.version)
+            insert into snapshots(stream_id, schema, version, tenant_group, digest, content)
+            select k.stream_id, $1::bytea, k.version, k.tenant_group, k.digest, k.content from kept k
+             order by k.stream_id on conflict (stream_id, schema, version) do nothing""",
+            schema,
+            [snapshot.stream_id for snapshot in snapshots],
+            [snapshot.version for snapshot in snapshots],
+            [snapshot.tenant_group for snapshot in snapshots],
+            [snapshot.digest for snapshot in snapshots],
+            [snapshot.content for snapshot in snapshots],
         )
 
     async def _losers(self, category: str, appends: Sequence[Append]) -> list[Appended]:
@@ -220,6 +249,46 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
         assert row is not None
         now: Any = row["now"]
         return now  # type: ignore[no-any-return]
+
+
+@cache
+def _load_sql(category: str, *, with_snapshots: bool) -> str:
+    """Streams by their heads and facts. Short streams cost no look for a snapshot: their length is asked first."""
+    table, columns, snapshots, above = heads_of(category).table, "", "", "a.after"
+    if with_snapshots:
+        # The last fact below it comes too, to show that it is of this history, and brings the content, once.
+        columns = """s.version as snapshot_version, s.digest as snapshot_digest,
+                   case when e.version = s.version then s.content end as snapshot_content,"""
+        snapshots = """
+              left join lateral (
+                select s.version, s.digest, s.content from snapshots s
+                 where h.version >= $6::int and a.after = 0
+                   and s.stream_id = a.stream_id and s.schema = $5::bytea
+                 order by s.version desc limit 1) s on true"""
+        above = "coalesce(s.version - 1, a.after)"
+    # `offset 0` keeps the planner from joining: one probe a stream, of one partition, whatever the statistics say.
+    return f"""
+            select c.now, a.stream_id as asked, h.version as head_version, h.digest as head_digest, h.wake_at,
+                   h.tenant_group as head_group, h.tenant as head_tenant, {columns} e.*
+              from (select minutebook_now() as now) c
+              left join unnest($1::uuid[], $2::int[], $3::text[]) with ordinality
+                     as a(stream_id, after, category, n) on true
+              left join lateral (
+                select * from {table} h where h.stream_id = a.stream_id and a.category = $4) h on true{snapshots}
+              left join lateral (
+                select {FACT}, b.content from workflow_history e {SPILLED}
+                 where e.stream_id = a.stream_id and e.version > {above} and e.category = a.category offset 0) e on true
+             order by a.n, e.version"""  # noqa: S608 - names of our own
+
+
+def _snapshot(row: asyncpg.Record) -> Snapshot:
+    return Snapshot(
+        stream_id=row["asked"],
+        version=row["snapshot_version"],
+        tenant_group=row["head_group"],
+        digest=row["snapshot_digest"],
+        content=row["snapshot_content"],
+    )
 
 
 def _won(batch: Batch, append: Append, born: frozenset[int]) -> Appended:

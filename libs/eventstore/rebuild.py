@@ -38,7 +38,8 @@ async def rebuild(
     """Recompute state, digest and derived columns of head rows, and insert rows that are missing.
 
     A row is locked while its history is read, and its version is never written: what an owner appends meanwhile stays.
-    Wakes become due now, so that the owner looks; claims and leases stay as they are.
+    Wakes become due now, so that the owner looks; claims and leases stay as they are. Snapshots of these streams are
+    dropped: owners keep new ones as they go on.
 
     Raises:
         contracts.errors.Unavailable: the database does not answer, or an event is of a newer release.
@@ -87,6 +88,7 @@ async def _rebuild_page(pool: asyncpg.Pool, category: Category[Any], ids: list[U
         found = {row["stream_id"]: row for row in rows}
         now = await connection.fetchval("select minutebook_now()")
         folded = await read_streams(connection, category, ids, mapper)
+        await connection.execute("delete from snapshots where stream_id = any($1::uuid[])", ids)
         for stream_id in ids:
             stream, head = folded[stream_id], found.get(stream_id)
             if stream.broken is not None or (head is not None and head["version"] != stream.version):

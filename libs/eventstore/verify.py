@@ -1,16 +1,19 @@
-"""Does the record agree with itself? Chains against the stored bytes, head rows against the fold."""
+"""Does the record agree with itself? Chains against the stored bytes, head rows and snapshots against the fold."""
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
+from pydantic import ValidationError
 
 from libs.domain.core import Category
 from libs.eventstore.folding import Folded, derived, read_streams
 from libs.eventstore.heads import Heads, heads_of
 from libs.eventstore.mapper import Mapper
 from libs.eventstore.port import Difference, Verification
+from libs.eventstore.snapshots import Kept, Snapshots
 from libs.postgres.pool import transaction
 
 PAGE: Final = 200
@@ -27,8 +30,8 @@ async def verify(
 ) -> Verification:
     """Check streams of these categories, all or those of a tenant group or those named, while the system runs.
 
-    Each page is read from one snapshot, so that writers beside it make no difference. A chain alone cannot show a
-    tail that was cut together with its head row.
+    Each page is read at one moment, so that writers beside it make no difference. A chain alone cannot show a tail
+    that was cut together with its head row. Snapshots of other releases are not looked at: nothing here reads them.
 
     Raises:
         contracts.errors.Unavailable: the database does not answer, or an event is of a newer release.
@@ -36,22 +39,34 @@ async def verify(
     streams = events = 0
     differences: list[Difference] = []
     for category in categories.values():
-        async for heads, folded in _pages(pool, category, tenant_group, stream_ids, mapper or Mapper()):
-            for stream_id in heads.keys() | folded.keys():
+        snapshots = Snapshots(category)
+        async for page in _pages(pool, category, snapshots.schema, tenant_group, stream_ids, mapper or Mapper()):
+            for stream_id in page.heads.keys() | page.folded.keys():
                 streams += 1
-                found = folded.get(stream_id)
+                found = page.folded.get(stream_id)
                 events += 0 if found is None else found.version
-                differences += _compare(category, stream_id, heads.get(stream_id), found)
+                differences += _compare(category, stream_id, page.heads.get(stream_id), found)
+            differences += _wrong_snapshots(category, snapshots, page)
     return Verification(streams, events, tuple(differences))
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What one moment shows of some streams."""
+
+    heads: Mapping[UUID, asyncpg.Record]
+    folded: Mapping[UUID, Folded]
+    snapshots: Sequence[asyncpg.Record]
 
 
 async def _pages(
     pool: asyncpg.Pool,
     category: Category[Any],
+    schema: bytes,
     tenant_group: UUID | None,
     stream_ids: Collection[UUID] | None,
     mapper: Mapper,
-) -> AsyncIterator[tuple[dict[UUID, asyncpg.Record], dict[UUID, Folded]]]:
+) -> AsyncIterator[_Page]:
     """Page by stream id through heads and histories together, so that either without the other shows."""
     last = _LOWEST
     while True:
@@ -70,9 +85,15 @@ async def _pages(
             table = heads_of(category.name).table
             rows = await connection.fetch(f"select * from {table} where stream_id = any($1::uuid[])", ids)  # noqa: S608
             folded = await read_streams(connection, category, ids, mapper)
+            snapshots = await connection.fetch(
+                "select stream_id, version, digest, content from snapshots"
+                " where stream_id = any($1::uuid[]) and schema = $2 order by stream_id, version",
+                ids,
+                schema,
+            )
         if not ids:
             return
-        yield {row["stream_id"]: row for row in rows}, folded
+        yield _Page({row["stream_id"]: row for row in rows}, folded, snapshots)
         last = ids[-1]
 
 
@@ -118,3 +139,28 @@ def _head_differences(category: Category[Any], head: asyncpg.Record, folded: Fol
     } | derived(heads_of(category.name), category.columns(folded.state))
     # Names only: values may be what a person must not read in a report.
     return [f"column {name} is not what the history says" for name, value in expected.items() if head[name] != value]
+
+
+def _wrong_snapshots(category: Category[Any], snapshots: Snapshots[Any], page: _Page) -> list[Difference]:
+    """Snapshots that are not what the facts below them add up to. Of a broken history nothing can be said."""
+    differences = []
+    for row in page.snapshots:
+        folded = page.folded.get(row["stream_id"])
+        if folded is not None and folded.broken is not None:
+            continue
+        facts = () if folded is None else folded.facts[: row["version"]]
+        if len(facts) < row["version"] or facts[-1].digest != row["digest"]:
+            detail = f"the snapshot at version {row['version']} is of another history; it is not read"
+        elif _read(snapshots, row["content"]) != Kept(category.initial).above(category, facts):
+            detail = f"the snapshot at version {row['version']} is not what the history says; rebuild drops it"
+        else:
+            continue
+        differences.append(Difference(category.name, row["stream_id"], "snapshot", detail))
+    return differences
+
+
+def _read(snapshots: Snapshots[Any], content: bytes) -> Kept[Any] | None:
+    try:
+        return snapshots.read(content)
+    except ValidationError:
+        return None

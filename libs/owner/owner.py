@@ -10,7 +10,17 @@ from uuid import UUID
 from contracts.base import Actor, Event, Metadata
 from contracts.errors import Broken, Conflict, MinutebookError, Rejected, Unavailable
 from libs.domain.core import NOTHING, Category, Decided, replace
-from libs.eventstore.port import Append, Appended, BatchResult, BirthRow, EventStore, Load, Loaded
+from libs.eventstore.port import (
+    Append,
+    Appended,
+    BatchResult,
+    BirthRow,
+    EventStore,
+    Load,
+    Loaded,
+    Snapshot,
+)
+from libs.eventstore.snapshots import SNAPSHOT_EVERY, Kept, Snapshots, Told, told
 from libs.faultpoints import faultpoint
 from libs.owner.publisher import Publisher
 from libs.telemetry import metrics
@@ -64,7 +74,10 @@ class Done(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class _Held(Generic[S]):
-    """A stream as it was last seen. `done` are the commands of callers that wrote facts of it: (who, command)."""
+    """A stream as it was last seen. `done` are the commands of callers that wrote facts of it: (who, command).
+
+    `kept` is the version of its newest snapshot, as far as is known here.
+    """
 
     state: S
     version: int = 0
@@ -73,7 +86,8 @@ class _Held(Generic[S]):
     tenant_group: UUID | None = None
     tenant: UUID | None = None
     traceparent: str | None = None
-    done: frozenset[tuple[UUID, UUID]] = frozenset()
+    done: frozenset[Told] = frozenset()
+    kept: int = 0
 
 
 Result = Done[S] | MinutebookError
@@ -93,7 +107,7 @@ class Owner(Generic[S, C]):
     `decide` judges one command; `prepare`, where given, completes the commands of a batch with what their deciders
     need from elsewhere, once their states are known; what `beside` names comes with the states, in the same query.
     `categories` are those that births may go to. `observe` is told what was written: a stream's state before, and its
-    new facts.
+    new facts. A stream is kept as a snapshot when `snapshot_every` facts have come to it since it last was.
     """
 
     def __init__(
@@ -107,6 +121,7 @@ class Owner(Generic[S, C]):
         prepare: Prepare[C, S] | None = None,
         beside: Beside[C, S] | None = None,
         observe: Callable[[S, Sequence[Event]], None] | None = None,
+        snapshot_every: int = SNAPSHOT_EVERY,
     ) -> None:
         self._category = category
         self._decide = decide
@@ -116,6 +131,7 @@ class Owner(Generic[S, C]):
         self._prepare = prepare
         self._beside = beside
         self._observe = observe
+        self._snapshots = Snapshots(category, every=snapshot_every)
         self._cache: OrderedDict[UUID, _Held[S]] = OrderedDict()
 
     async def handle(self, items: Sequence[Item[C]], *, loaded: Load | None = None) -> list[Result[S]]:
@@ -190,6 +206,7 @@ class Owner(Generic[S, C]):
                 if self._observe is not None and fate.fate == "won":
                     self._observe(held[append.stream_id].state, append.events)
             await self._publisher.publish(batch, _work(appends.values(), batch))
+            await self._keep([fate.stream_id for fate in batch.appended if fate.fate == "won"])
         return results
 
     async def _write(self, appends: Sequence[Append]) -> BatchResult:
@@ -203,6 +220,29 @@ class Owner(Generic[S, C]):
         metrics.APPEND_LOST.labels(category).inc(fates["lost"])
         metrics.APPEND_GUARDED.labels(category).inc(fates["guarded"])
         return batch
+
+    async def _keep(self, stream_ids: Iterable[UUID]) -> None:
+        """Keep those that have grown enough. Nobody needs it: when it fails, the next fact tries again."""
+        long = {
+            i: held
+            for i in stream_ids
+            if (held := self._cache.get(i)) is not None and held.version - held.kept >= self._snapshots.every
+        }
+        snapshots = [
+            Snapshot(i, held.version, held.tenant_group, held.digest, self._snapshots.write(_kept(held)))
+            for i, held in long.items()
+            if held.tenant_group is not None
+        ]
+        if not snapshots:
+            return
+        try:
+            await self._store.keep_snapshots(self._snapshots.schema, snapshots)
+        except MinutebookError as error:
+            _log.warning("snapshots were not kept", category=self._category.name, code=error.code)
+            return
+        for i, held in long.items():
+            if self._cache.get(i) is held:
+                self._cache[i] = replace(held, kept=held.version)
 
     async def _decide_all(
         self,
@@ -221,7 +261,7 @@ class Owner(Generic[S, C]):
             try:
                 if group is not None and item.tenant_group is not None and group != item.tenant_group:
                     raise Rejected("stream.not_found", f"there is no such {self._category.name}", status=404)
-                if not held[item.stream_id].done.isdisjoint(_done(item.actor, item.causation)):
+                if not held[item.stream_id].done.isdisjoint(told(item.actor, item.causation)):
                     # Sent again since its reply was lost. What happened since must not turn it into a conflict.
                     decided[index] = NOTHING
                     continue
@@ -245,12 +285,13 @@ class Owner(Generic[S, C]):
     async def _load(self, items: Sequence[Item[C]], given: Load | None = None) -> tuple[Load, dict[UUID, _Held[S]]]:
         """Top the cached states up by one query. A state that the history denies is read again from its beginning."""
         stream_ids = [item.stream_id for item in items]
+        begun: Mapping[UUID, Kept[S]] = {}
         if given is not None:
             known = {i: _Held(self._category.initial) for i in stream_ids}
             load = given
         else:
             known = {i: self._cache.get(i) or _Held(self._category.initial) for i in stream_ids}
-            load = await self._query(items, known)
+            load, begun = await self._query(items, known)
         denied = [i for i, held in known.items() if _denies(load.streams[i], held)]
         if denied:
             _log.warning("history is not the one that was cached", category=self._category.name, streams=len(denied))
@@ -258,28 +299,29 @@ class Owner(Generic[S, C]):
             return await self._load(items)
         for stream_id in known:
             loaded, before = load.streams[stream_id], known[stream_id]
-            first = before.traceparent
-            if first is None and loaded.events:
-                first = loaded.events[0].metadata.traceparent
+            kept = (begun.get(stream_id) or _kept(before)).above(self._category, loaded.events)
             known[stream_id] = _Held(
-                state=self._category.fold(tuple(r.event for r in loaded.events), before.state),
+                state=kept.state,
                 version=loaded.version,
                 digest=loaded.digest,
                 wake_at=loaded.wake_at,
                 tenant_group=loaded.tenant_group,
                 tenant=loaded.tenant,
-                traceparent=first,
-                done=before.done.union(*(_done(r.metadata.actor, r.metadata.causation) for r in loaded.events)),
+                traceparent=kept.traceparent,
+                done=kept.done,
+                kept=before.kept if loaded.snapshot is None else loaded.snapshot.version,
             )
             self._remember(stream_id, known[stream_id])
         return load, known
 
-    async def _query(self, items: Sequence[Item[C]], known: Mapping[UUID, _Held[S]]) -> Load:
+    async def _query(
+        self, items: Sequence[Item[C]], known: Mapping[UUID, _Held[S]]
+    ) -> tuple[Load, Mapping[UUID, Kept[S]]]:
         after = {stream_id: held.version for stream_id, held in known.items()}
         if self._beside is None:
-            return await self._store.load(self._category.name, after)
+            return await self._snapshots.load(self._store, after)
         beside = {each for item in items for each in self._beside(item.command, known[item.stream_id].state)}
-        return await self._store.load(self._category.name, after, beside=sorted(beside))
+        return await self._snapshots.load(self._store, after, beside=sorted(beside))
 
     def _append(self, item: Item[C], before: _Held[S], decision: Decided, state: S, now: datetime) -> Append:
         tenant_group = before.tenant_group or item.tenant_group
@@ -341,7 +383,7 @@ class Owner(Generic[S, C]):
                         tenant_group=append.metadata.tenant_group,
                         tenant=append.metadata.tenant,
                         traceparent=held.traceparent or append.metadata.traceparent,
-                        done=held.done | _done(append.metadata.actor, append.metadata.causation),
+                        done=held.done | told(append.metadata.actor, append.metadata.causation),
                     ),
                 )
                 results[index] = Done(append.stream_id, fate.version, state, changed=True, skipped=fate.skipped)
@@ -382,9 +424,8 @@ class Owner(Generic[S, C]):
         return wanted if wanted is None or wanted > now else now + WAKE_AGAIN
 
 
-def _done(actor: Actor, causation: UUID) -> frozenset[tuple[UUID, UUID]]:
-    """A command of a caller, to be known again when it is sent again. Services repeat themselves by other means."""
-    return frozenset() if actor.id is None else frozenset({(actor.id, causation)})
+def _kept(held: _Held[S]) -> Kept[S]:
+    return Kept(held.state, held.traceparent, held.done)
 
 
 def _denies(loaded: Loaded, held: _Held[Any]) -> bool:

@@ -162,6 +162,14 @@ create index attempt_heads_wake on attempt_heads(wake_at, stream_id) where wake_
 create index decision_heads_wake on decision_heads(wake_at, stream_id) where wake_at is not null;
 create index effect_heads_wake on effect_heads(wake_at, stream_id) where wake_at is not null;
 
+-- What long streams added up to, so that they are not folded from their beginning. Derived: a row that is missing costs the
+-- time of a fold. Rows are written and dropped, never changed, so two who write of one stream have nothing to wait for.
+-- `schema` says what folded the state and how it is written; another release has rows of its own.
+create table snapshots(
+  stream_id uuid not null, schema bytea not null, version int not null,
+  tenant_group uuid not null, digest bytea not null, content bytea not null,
+  primary key (stream_id, schema, version));
+
 -- Content by its SHA-256, kept once per tenant group.
 create table blobs(
   tenant_group uuid not null, digest bytea not null, content bytea not null,
@@ -211,6 +219,7 @@ end $$;
 grant select on workflow_history, clock_shift, eras, schema_migrations to minutebook_app;
 grant insert on workflow_history to minutebook_app;
 grant select, insert on blobs to minutebook_app;
+grant select, insert, delete on snapshots to minutebook_app;
 -- `for share` and `for update` need the right to update.
 grant select, insert, update on identity_heads, definition_heads, inbound_heads, run_heads, attempt_heads, decision_heads,
   effect_heads, wait_heads, schedule_heads, admission_heads to minutebook_app;

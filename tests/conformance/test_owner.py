@@ -53,9 +53,9 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    async def load(self, category: str, after: Mapping[UUID, int]) -> Any:
+    async def load(self, category: str, after: Mapping[UUID, int], **options: Any) -> Any:
         self.loads += 1
-        return await self.inner.load(category, after)
+        return await self.inner.load(category, after, **options)
 
     async def append(self, category: str, appends: Any) -> BatchResult:
         self.appends += 1

@@ -21,6 +21,7 @@ from libs.domain import decision, run
 from libs.domain.core import Decided
 from libs.domain.lifecycle import RUN, STEP
 from libs.domain.run.state import UNDER_WAY
+from libs.eventstore.snapshots import Kept, Snapshots
 from libs.language.model import Concurrency, ForEach, Step, Wait
 from tests.support.runs import (
     DEVELOPER,
@@ -39,6 +40,7 @@ CLASSES: Final = ("default", "connector_unavailable", "timeout", "output_invalid
 ACTIONS: Final = ("retry_backoff", "suspend", "fail", "escalate")
 OUTCOMES: Final = ("approve", "approve", "approve", "request_changes", "reject", "cancel")
 HOUR: Final = timedelta(hours=1)
+SNAPSHOTS: Final = Snapshots(run.CATEGORY)
 LOOPS_MAX: Final = 2
 
 SEGMENTS: Final[dict[str, Callable[[str], tuple[Step, ...]]]] = {
@@ -302,6 +304,14 @@ class RunMachine(RuleBasedStateMachine):
                 assert not open_, "something is still under way"
             case _:
                 pass
+
+    @invariant()
+    def it_comes_back_from_a_snapshot(self) -> None:
+        if hasattr(self, "world"):
+            kept = Kept(self.world.state)
+            back = SNAPSHOTS.read(SNAPSHOTS.write(kept))
+            assert back == kept
+            assert list(back.state.steps) == list(kept.state.steps), "their order is what they were reached in"
 
     @invariant()
     def a_place_is_given_back_with_the_end(self) -> None:

@@ -28,7 +28,7 @@ from libs.config import Secrets, Settings
 from libs.domain import effect, run
 from libs.domain.categories import CATEGORIES
 from libs.eventstore.memory import MemoryStore
-from libs.eventstore.port import Append, BatchResult, Load
+from libs.eventstore.port import Append, BatchResult, Load, SnapshotKey
 from libs.mcp import Outcome
 from libs.owner import Done, Item, Owner, Publisher
 from libs.process import Tools
@@ -201,12 +201,17 @@ class _AwayOnceAnnounced(MemoryStore):
         self.away = False
 
     async def load(
-        self, category: str, after: Mapping[UUID, int], *, beside: Collection[tuple[str, UUID]] = ()
+        self,
+        category: str,
+        after: Mapping[UUID, int],
+        *,
+        beside: Collection[tuple[str, UUID]] = (),
+        snapshots: SnapshotKey | None = None,
     ) -> Load:
         await asyncio.sleep(0)
         if self.away:
             raise Unavailable("postgres.away", "the connection was cut")
-        return await super().load(category, after, beside=beside)
+        return await super().load(category, after, beside=beside, snapshots=snapshots)
 
     async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
         batch = await super().append(category, appends)
