@@ -98,6 +98,7 @@ def run_columns(event: RunCreated) -> dict[str, Any]:
         "variant": event.variant,
         "parent": event.parent,
         "search": [],
+        "tasks": 0,
     }
 
 
