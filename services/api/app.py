@@ -28,7 +28,7 @@ def build(tools: Tools) -> ApiService:
         tools=tools,
         auth=Authenticator(tools.store),
         queries=Queries(tools.require_pool()),
-        views=Views(tools.store, definitions),
+        views=Views(tools.store, tools.require_pool(), definitions),
         definitions=definitions,
         events=EventViews(tools.store),
         waiting=Waiting(tools.bus, tools.store),

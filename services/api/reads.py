@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import JsonValue
 
-from contracts.base import BlobRef, Event
+from contracts.base import BlobRef
 from libs.domain.core import Category
 from libs.eventstore.port import EventStore, Recorded
 
@@ -40,15 +40,6 @@ class Reads:
 def fold(category: Category[S], history: Iterable[Recorded]) -> S:
     """The state that a history adds up to."""
     return category.fold(tuple(recorded.event for recorded in history))
-
-
-def named(history: Iterable[Recorded], *fields: tuple[type[Event], str]) -> list[UUID]:
-    """The streams that facts of these kinds name in their field, each once, in order."""
-    return list(
-        dict.fromkeys(
-            getattr(fact.event, field) for fact in history for kind, field in fields if isinstance(fact.event, kind)
-        )
-    )
 
 
 def content_of(contents: Mapping[str, JsonValue], ref: BlobRef | None) -> JsonValue:

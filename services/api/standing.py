@@ -1,14 +1,12 @@
 """What a run waits for: read off its state, with the decisions, the waits and the concurrency key that it names."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from uuid import UUID
 
 from contracts.base import Principal
-from contracts.events.run import RunEventAwaited
-from libs.domain import admission, decision, run
+from libs.domain import admission, decision, run, wait
 from libs.domain.lifecycle import RUN_OPEN
 from libs.domain.run.operating import may_complete
-from libs.eventstore.port import Recorded
 from minutebook.models import (
     WaitingFor,
     WaitingForDecision,
@@ -22,9 +20,8 @@ from minutebook.models import (
 def waiting_for(
     caller: Principal,
     run_id: UUID,
-    history: Iterable[Recorded],
     state: run.State,
-    decisions: Mapping[UUID, decision.State],
+    children: Mapping[UUID, decision.State | wait.State],
     key: admission.State | None,
 ) -> tuple[WaitingFor, ...]:
     """Everything that an open run waits for, in the order in which its steps were reached."""
@@ -32,8 +29,7 @@ def waiting_for(
         return ()
     if state.held and state.admission is not None:
         return (_turn(run_id, state, key),)
-    awaited = {fact.event.wait_id: fact.event for fact in history if isinstance(fact.event, RunEventAwaited)}
-    found = [_of_step(caller, state, step, record, decisions, awaited) for step, record in state.steps.items()]
+    found = [_of_step(caller, state, step, record, children) for step, record in state.steps.items()]
     return tuple(waiting for waiting in found if waiting is not None)
 
 
@@ -42,24 +38,23 @@ def _of_step(
     state: run.State,
     step: str,
     record: run.StepRecord,
-    decisions: Mapping[UUID, decision.State],
-    awaited: Mapping[UUID, RunEventAwaited],
+    children: Mapping[UUID, decision.State | wait.State],
 ) -> WaitingFor | None:
     """What a step waits for; None where it works, or its answer is there already."""
+    child = children.get(record.open_id) if record.open_id is not None else None
     match record.status:
         case "delayed" | "retrying" if record.not_before is not None:
             return WaitingForTime(step=step, until=record.not_before)
-        case "waiting" if record.open_id is not None and record.open_id in decisions:
-            return _decision(caller, record.open_id, decisions[record.open_id])
-        case "waiting" if record.open_id is not None and record.open_id in awaited:
-            wait = awaited[record.open_id]
+        case "waiting" if isinstance(child, decision.State) and record.open_id is not None:
+            return _decision(caller, record.open_id, child)
+        case "waiting" if isinstance(child, wait.State) and record.open_id is not None and record.since is not None:
             return WaitingForEvent(
                 step=step,
-                wait_id=wait.wait_id,
-                source=wait.source,
-                match=wait.match,
-                opened_at=wait.at,
-                until=wait.until,
+                wait_id=record.open_id,
+                source=child.source,
+                match=child.match,
+                opened_at=record.since,
+                until=record.until,
             )
         case "waiting" if record.waits_on == "manual" and record.since is not None:
             return WaitingForPerson(

@@ -2,22 +2,19 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 from uuid import UUID
+
+import asyncpg
 
 from contracts.base import Event, Principal
 from contracts.errors import Broken, Rejected
-from contracts.events.run import (
-    RunEventAwaited,
-    RunFailed,
-    RunStepEscalated,
-    RunStepQueued,
-    RunStepWaiting,
-    RunStepWriting,
-    RunSuspended,
-)
-from libs.domain import admission, decision, effect, run
-from libs.eventstore.port import EventStore, Recorded
+from libs.domain import admission, decision, effect, run, wait
+from libs.domain.lifecycle import ATTEMPT, EFFECT
+from libs.eventstore.port import Loaded, Recorded, Store
+from libs.eventstore.run_facts import facts_of_run
+from libs.eventstore.snapshots import read_states
+from libs.eventstore.tail import BEGINNING, Cursor
 from libs.language.model import Bundle, ManualStep
 from minutebook.models import (
     ActorView,
@@ -38,85 +35,77 @@ from minutebook.models import (
 from services.api import cursors
 from services.api.definition_views import DefinitionViews
 from services.api.outline import steps_of
-from services.api.reads import Histories, Reads, content_of, fold, named
+from services.api.reads import Histories, Reads, content_of, fold
 from services.api.standing import waiting_for
 from services.api.words import describe
 
-ATTEMPTS: Final = ((RunStepQueued, "attempt_id"),)
-DECISIONS: Final = ((RunStepWaiting, "decision_id"), (RunStepEscalated, "decision_id"))
-WAITS: Final = ((RunEventAwaited, "wait_id"),)
-EFFECTS: Final = ((RunStepWriting, "effect_id"),)
-"""The facts of a run that name its streams of a category, and by which field."""
+_RunState = run.State
+_Awaited = dict[UUID, decision.State | wait.State]
+# Under names that no method of `Views` has.
 
 
 class Views:
     """Reads of runs with all that belongs to them. Callers have judged visibility by the head row before they ask."""
 
-    def __init__(self, store: EventStore, definitions: DefinitionViews) -> None:
+    def __init__(self, store: Store, pool: asyncpg.Pool, definitions: DefinitionViews) -> None:
         self._store = store
+        self._pool = pool
         self._reads = Reads(store)
         self._definitions = definitions
 
     async def run(self, caller: Principal, run_id: UUID) -> RunView:
         """A run with its steps, attempts, what it waits for and its effects."""
-        history = await self._history_of_run(caller.tenant_group, run_id)
-        state = fold(run.CATEGORY, history)
+        loaded, state = await self._run(caller, run_id)
         if state.bundle is None or state.created_at is None:
             raise Broken("run.no_birth", f"the history of run {run_id} does not begin with its creation")
-        held = [state.admission.admission_id] if state.held and state.admission is not None else []
-        attempts, decisions, effects, keys, bundle, now = await asyncio.gather(
-            self._events("attempt", caller, named(history, *ATTEMPTS)),
-            self._events("decision", caller, named(history, *DECISIONS)),
-            self._events("effect", caller, named(history, *EFFECTS)),
-            self._events("admission", caller, held),
+        attempts, effects, awaited, key, bundle, now = await asyncio.gather(
+            self._children("attempt", caller, run_id, ATTEMPT),
+            self._children("effect", caller, run_id, EFFECT, also=_effects_of(state)),
+            self._awaited(caller, state),
+            self._key(caller, state),
             self._definitions.bundle(caller.tenant_group, state.bundle),
             self._store.now(),
         )
-        asked = {decision_id: fold(decision.CATEGORY, facts) for decision_id, facts in decisions.items()}
-        key = next((fold(admission.CATEGORY, facts) for facts in keys.values()), None)
         return RunView.model_validate(
             {
                 **_summary(run_id, state),
-                "version": len(history),
+                "version": loaded.version,
                 "definition_name": bundle.definition.name,
                 "trigger": _trigger(state),
                 "context": state.context,
                 "failure_class": state.failure_class,
                 "worked_seconds": max(0.0, state.working_time(now).total_seconds()),
                 "steps": steps_of(bundle, state, attempts),
-                "waiting_for": waiting_for(caller, run_id, history, state, asked, key),
+                "waiting_for": waiting_for(caller, run_id, state, awaited, key),
                 "effects": await self._effects(caller, effects),
             }
         )
 
     async def failed_steps(self, caller: Principal, run_ids: Collection[UUID]) -> Mapping[UUID, str]:
         """The step at which each of these runs stands still; those that stand at none are left out."""
-        histories = await self._events("run", caller, run_ids)
-        return {run_id: step for run_id, history in histories.items() if (step := _failed_step(history)) is not None}
+        found = await read_states(self._store, run.CATEGORY, run_ids, tenant_group=caller.tenant_group)
+        return {run_id: step for run_id, (_, state) in found.items() if (step := _failed_step(state)) is not None}
 
     async def open_steps(self, caller: Principal, run_ids: Collection[UUID]) -> Mapping[UUID, tuple[str, ...]]:
         """The steps that each of these runs has begun and not ended."""
-        histories = await self._events("run", caller, run_ids)
+        found = await read_states(self._store, run.CATEGORY, run_ids, tenant_group=caller.tenant_group)
         return {
             run_id: tuple(
-                key
-                for key, record in fold(run.CATEGORY, history).steps.items()
-                if record.status not in {"pending", "succeeded", "cancelled"}
+                key for key, record in state.steps.items() if record.status not in {"pending", "succeeded", "cancelled"}
             )
-            for run_id, history in histories.items()
+            for run_id, (_, state) in found.items()
         }
 
     async def tasks(self, caller: Principal, summaries: Mapping[UUID, RunSummary]) -> list[TaskItem]:
         """The manual steps of these runs that the caller may complete."""
-        histories = await self._events("run", caller, summaries)
+        states = await read_states(self._store, run.CATEGORY, summaries, tenant_group=caller.tenant_group)
         found: list[TaskItem] = []
-        for run_id, summary in summaries.items():
-            state = fold(run.CATEGORY, histories.get(run_id, ()))
-            waiting = [w for w in waiting_for(caller, run_id, (), state, {}, None) if isinstance(w, WaitingForPerson)]
+        for run_id, (_, state) in states.items():
+            waiting = [w for w in waiting_for(caller, run_id, state, {}, None) if isinstance(w, WaitingForPerson)]
             for task in waiting:
                 if task.may_complete and state.bundle is not None:
                     bundle = await self._definitions.bundle(caller.tenant_group, state.bundle)
-                    found.append(_task(task, bundle, state, summary))
+                    found.append(_task(task, bundle, state, summaries[run_id]))
         return found
 
     async def history(self, caller: Principal, run_id: UUID, *, limit: int, cursor: str | None) -> Page[HistoryEntry]:
@@ -124,24 +113,22 @@ class Views:
 
         A fact that was being committed while the pages were read may stand before a cursor: read again to see it.
         """
-        own = await self._history_of_run(caller.tenant_group, run_id)
-        related = await asyncio.gather(
-            self._events("attempt", caller, named(own, *ATTEMPTS)),
-            self._events("decision", caller, named(own, *DECISIONS)),
-            self._events("wait", caller, named(own, *WAITS)),
-            self._events("effect", caller, named(own, *EFFECTS)),
-        )
-        streams = [own, *(stream for histories in related for stream in histories.values())]
-        entries = sorted(
-            ((_place(fact), fact, stream[0].event) for stream in streams for fact in stream), key=lambda entry: entry[0]
-        )
+        after = BEGINNING
         if cursor is not None:
-            after = cursors.decode(cursor, cursors.count, cursors.count, cursors.count)
-            entries = [entry for entry in entries if entry[0] > after]
-        page = entries[:limit]
+            after = Cursor(*cursors.decode(cursor, cursors.count, cursors.count, cursors.count))
+        _, state = await self._run(caller, run_id)
+        found = await facts_of_run(
+            self._pool,
+            run_id,
+            tenant_group=caller.tenant_group,
+            limit=limit + 1,
+            after=after,
+            also=_effects_of(state),
+        )
+        page = found[:limit]
         return Page(
-            items=tuple(_entry(fact, birth) for _, fact, birth in page),
-            next_cursor=cursors.encode(*page[-1][0]) if len(entries) > limit else None,
+            items=tuple(_entry(fact, birth) for fact, birth in page),
+            next_cursor=cursors.encode(*_place(page[-1][0])) if len(found) > limit else None,
         )
 
     async def artifact(self, caller: Principal, run_id: UUID, step: str) -> ArtifactView:
@@ -150,7 +137,7 @@ class Views:
         Raises:
             contracts.errors.Rejected: 404, the step has produced nothing, or there is no such step.
         """
-        state = fold(run.CATEGORY, await self._history_of_run(caller.tenant_group, run_id))
+        _, state = await self._run(caller, run_id)
         record = state.step(step)
         if record.artifact_state is None or record.output is None:
             raise Rejected("artifact.not_found", f"step {step!r} of this run has produced no artefact", status=404)
@@ -210,11 +197,39 @@ class Views:
         views = await self._effects(caller, await self._events("effect", caller, effect_ids))
         return {view.effect_id: view for view in views}
 
-    async def _history_of_run(self, tenant_group: UUID, run_id: UUID) -> tuple[Recorded, ...]:
-        histories = await self._store.events("run", [run_id], tenant_group=tenant_group)
-        if run_id not in histories:
+    async def _awaited(self, caller: Principal, state: _RunState) -> _Awaited:
+        """The decisions and the waits on events that a run's steps wait for."""
+        waiting = [r for r in state.steps.values() if r.status == "waiting"]
+        events = {r.open_id for r in waiting if r.open_id is not None and r.waits_on == "event"}
+        questions = {r.open_id for r in waiting if r.open_id is not None} - events
+        decisions = await self._events("decision", caller, questions)
+        waits = await self._events("wait", caller, events)
+        return {
+            **{stream_id: fold(decision.CATEGORY, facts) for stream_id, facts in decisions.items()},
+            **{stream_id: fold(wait.CATEGORY, facts) for stream_id, facts in waits.items()},
+        }
+
+    async def _key(self, caller: Principal, state: _RunState) -> admission.State | None:
+        """The concurrency key that a held run waits for."""
+        if not state.held or state.admission is None:
+            return None
+        key_id = state.admission.admission_id
+        found = await read_states(self._store, admission.CATEGORY, [key_id], tenant_group=caller.tenant_group)
+        return found[key_id][1] if key_id in found else None
+
+    async def _run(self, caller: Principal, run_id: UUID) -> tuple[Loaded, _RunState]:
+        found = await read_states(self._store, run.CATEGORY, [run_id], tenant_group=caller.tenant_group)
+        if run_id not in found:
             raise Rejected("run.not_found", f"there is no run {run_id}", status=404)
-        return histories[run_id]
+        return found[run_id]
+
+    async def _children(
+        self, category: str, caller: Principal, run_id: UUID, states: Collection[str], *, also: Collection[UUID] = ()
+    ) -> Histories:
+        """The streams of a category that a run brought forth, in the order of their births, and others beside them."""
+        heads = await self._store.heads_of_runs(category, [run_id], states=states)
+        found = await self._events(category, caller, {*(head.stream_id for head in heads), *also})
+        return dict(sorted(found.items(), key=lambda item: _place(item[1][0])))
 
     async def _events(self, category: str, caller: Principal, stream_ids: Collection[UUID]) -> Histories:
         return await self._reads.histories(category, caller.tenant_group, stream_ids)
@@ -244,13 +259,14 @@ class Views:
         )
 
 
-def _failed_step(history: tuple[Recorded, ...]) -> str | None:
-    state = fold(run.CATEGORY, history)
+def _failed_step(state: run.State) -> str | None:
     failed = [key for key, record in state.steps.items() if record.status == "failed"]
-    for fact in reversed(history):
-        if isinstance(fact.event, RunSuspended | RunFailed):
-            return fact.event.step if fact.event.step in failed else next(iter(failed), None)
-    return None
+    return state.stopped_at if state.stopped_at in failed else next(iter(failed), None)
+
+
+def _effects_of(state: run.State) -> list[UUID]:
+    """The effects that a run's steps stand by: its own, and those that a fork has taken over."""
+    return [record.effect_id for record in state.steps.values() if record.effect_id is not None]
 
 
 def _summary(run_id: UUID, state: run.State) -> dict[str, Any]:

@@ -50,9 +50,12 @@ ERRORS_SHOWN_MAX: Final = 3
 
 
 class Runs:
-    """The owner of `run`."""
+    """The owner of `run`. A run that has `stream_events_max` facts is suspended in place of its next plan."""
 
-    def __init__(self, store: EventStore, publisher: Publisher) -> None:
+    def __init__(
+        self, store: EventStore, publisher: Publisher, *, stream_events_max: int = run.STREAM_EVENTS_MAX
+    ) -> None:
+        self._stream_events_max = stream_events_max
         self._admissions = Admissions(store)
         self._evidence = EvidenceReader(store, self._admissions)
         self._current = CurrentVersions(store)
@@ -244,7 +247,10 @@ class Runs:
                 needing[index] = (group, item.stream_id, state)
         evidence = await self._evidence.read(list(needing.values()), load.beside)
         for index, read in zip(needing, evidence, strict=True):
-            commands[index] = replace(batch[index][0].command, evidence=read)  # type: ignore[arg-type]  # filtered above
+            item = batch[index][0]
+            length = load.streams[item.stream_id].version
+            read = replace(read, length=length, length_max=self._stream_events_max)
+            commands[index] = replace(item.command, evidence=read)  # type: ignore[arg-type]  # filtered above
         await self._measure_keys(commands)
         return commands
 

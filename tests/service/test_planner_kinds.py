@@ -34,9 +34,11 @@ from contracts.events.effect import EffectPending, EffectSucceeded
 from contracts.events.wait import WaitMatched
 from contracts.replies import DefinitionChanged, DefinitionsSynced, RunChanged
 from libs.domain import admission, attempt, decision, definition, effect, run, wait
+from libs.owner import Publisher
 from libs.process.asks import ask
 from services.planner.admissions import TURNED_AWAY_MAX, Admissions
 from services.planner.app import build
+from services.planner.runs import Runs
 from tests.support.postgres import Database
 from tests.support.record import ListeningBus, Record, open_record
 
@@ -439,3 +441,18 @@ async def test_a_failed_item_alone_is_tried_again(world: World) -> None:
     state = await world.state(run_id)
     assert (state.step("each.0").attempts, state.step("each.1").attempts) == (1, 2)
     assert (await world.succeed(run_id, "each.1", {"n": 1})).status == "completed"
+
+
+async def test_a_run_as_long_as_it_may_be_is_suspended_in_place_of_its_next_plan(world: World) -> None:
+    """The limit is lowered to what its start wrote."""
+    await world.sync(steps(PLAN))
+    run_id = await world.start()
+    length = len(await world.record.types("run", run_id))
+    store = world.record.store
+    runs = Runs(store, Publisher(world.bus, store), stream_events_max=length)
+    assert await runs.plan({run_id: None}) == {}
+    state = await world.state(run_id)
+    assert state.status == "suspended"
+    assert state.reason == f"STREAM_EVENTS_MAX: the run has {length} facts, and {length} is as many as it may have"
+    assert await runs.plan({run_id: None}) == {}
+    assert len(await world.record.types("run", run_id)) == length + 1

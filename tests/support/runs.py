@@ -97,6 +97,7 @@ class World:
     types: list[str] = field(default_factory=list)
     ready: dict[UUID, str] = field(default_factory=dict)
     verdict: Event | None = None
+    length: int = 0
 
     def start(
         self, context: JsonObject | None = None, principal: Principal = DEVELOPER, variant: str | None = None
@@ -122,6 +123,7 @@ class World:
             children=self.children,
             artefacts=self.artefacts,
             verdict=self.verdict,
+            length=self.length,
         )
 
     def advance(self, later: timedelta = timedelta(0)) -> "World":

@@ -313,6 +313,20 @@ def test_wall_clock_counts_working_time_only() -> None:
     assert "limits.wall_clock" in (world.state.reason or "")
 
 
+def test_a_run_that_has_grown_too_long_stands_still_for_good() -> None:
+    world = core().start()
+    world.length = run.STREAM_EVENTS_MAX
+    world.succeed("analysis", {"pr": {}})
+    assert world.state.status == "suspended"
+    assert world.state.reason == "STREAM_EVENTS_MAX: the run has 50000 facts, and 50000 is as many as it may have"
+    with pytest.raises(Rejected) as error:
+        world.resume()
+    assert (error.value.status, error.value.code) == (409, "run.too_long")
+    assert world.advance().types[-1] == "Suspended"
+    world.command(run.Cancel(principal=DEVELOPER, reason="enough"))
+    assert world.state.status == "cancelled"
+
+
 def test_a_run_that_failed_by_the_wall_clock_can_be_retried() -> None:
     world = World(bundle_of(agent("a"), on_failure={"timeout": "fail"})).start().advance(later=timedelta(hours=2))
     assert (world.state.status, world.state.failure_class) == ("failed", "timeout")

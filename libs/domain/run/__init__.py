@@ -6,6 +6,7 @@
 
 from libs.domain.run.commands import (
     NO_EVIDENCE,
+    STREAM_EVENTS_MAX,
     Advance,
     Cancel,
     Complete,
@@ -30,6 +31,7 @@ __all__ = [
     "CATEGORY",
     "ITEMS_MAX",
     "NO_EVIDENCE",
+    "STREAM_EVENTS_MAX",
     "Advance",
     "Cancel",
     "Complete",

@@ -11,6 +11,9 @@ from libs.domain import admission, attempt, decision, effect, wait
 from libs.domain.run.state import State
 from libs.language.model import Bundle
 
+STREAM_EVENTS_MAX: Final = 50_000
+"""Facts that a run may have. One that goes on beyond is a loop of its definition: it is suspended, and people look."""
+
 Child = attempt.State | decision.State | effect.State | wait.State
 
 
@@ -20,6 +23,7 @@ class Evidence:
 
     `children` are by attempt, decision, wait and effect id, `artefacts` by digest. `key` is the state of the
     concurrency key that a new run will ask for, `verdict` the last fact about the run under the key that it asked for.
+    `length` is how many facts the run has, `length_max` how many it may have.
     """
 
     tenant_group: UUID | None = None
@@ -28,6 +32,15 @@ class Evidence:
     artefacts: Mapping[str, JsonValue] = field(default_factory=dict)
     key: admission.State | None = None
     verdict: Event | None = None
+    length: int = 0
+    length_max: int = STREAM_EVENTS_MAX
+
+    @property
+    def too_long(self) -> str | None:
+        """Why the run cannot be planned any further, in words that name the limit; None while it can."""
+        if self.length < self.length_max:
+            return None
+        return f"STREAM_EVENTS_MAX: the run has {self.length} facts, and {self.length_max} is as many as it may have"
 
 
 NO_EVIDENCE: Final = Evidence()

@@ -29,8 +29,8 @@ def decide(command: RunCommand, state: State, now: datetime) -> Decided:
         contracts.errors.Rejected: ``run.not_found``, ``step.not_manual`` (404); ``run.not_yours``,
             ``project.not_yours``, ``step.not_yours`` (403); ``run.context_missing``, ``run.variant_unknown``,
             ``output_invalid``, ``fork.…`` (422); ``admission.full`` (429); 409: ``definition.disabled``,
-            ``run.key_reused``, ``run.not_open``, ``run.not_suspended``, ``run.held``, ``step.failed``,
-            ``step.not_failed``, ``step.not_retryable``, ``step.completed``, ``step.not_open``.
+            ``run.key_reused``, ``run.not_open``, ``run.not_suspended``, ``run.held``, ``run.too_long``,
+            ``step.failed``, ``step.not_failed``, ``step.not_retryable``, ``step.completed``, ``step.not_open``.
     """
     match command:
         case Create():

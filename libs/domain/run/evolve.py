@@ -28,6 +28,7 @@ def evolve(state: State, event: Event) -> State:
                 failure_class=event.failure_class,
                 by=event.by,
                 by_at=event.at,
+                stopped_at=event.step,
             )
         case e.RunResumed():
             # A person who lets the run go on grants it the whole of its working time again.
@@ -48,7 +49,11 @@ def evolve(state: State, event: Event) -> State:
             return replace(_ended(state, event.at), status="completed", outcome=event.outcome)
         case e.RunFailed():
             return replace(
-                _ended(state, event.at), status="failed", reason=event.reason, failure_class=event.failure_class
+                _ended(state, event.at),
+                status="failed",
+                reason=event.reason,
+                failure_class=event.failure_class,
+                stopped_at=event.step,
             )
         case e.RunCancelled():
             cancelled = _ended(_cancel_open(state), event.at)

@@ -156,7 +156,13 @@ def _stands_in_the_way(walk: Walk, key: str, record: StepRecord) -> bool:
 
 
 def _go_on(walk: Walk, principal: Principal) -> Decided:
-    """Resume and plan on. Attempts that wait for a runner are made claimable again: a suspended run's were not."""
+    """Resume and plan on, unless the run is too long to be planned.
+
+    Attempts that wait for a runner are made claimable again: a suspended run's were not.
+    """
+    if walk.evidence.too_long is not None:
+        message = f"{walk.evidence.too_long}; restart or fork it, or cancel it"
+        raise Rejected("run.too_long", message, status=409)
     queued = {
         record.open_id: work(child.executor, child.queue)
         for record in walk.state.steps.values()

@@ -76,7 +76,8 @@ class State:
 
     `admission` is the concurrency key that the run asked for and has not given back; `held` says that others have it.
     `consumed` are the events that the run has taken, or was started by. `inherited_effects` are the writes of the run
-    that this one was forked from, by effect key. `by` and `by_at` tell who cancelled, suspended or resumed it last.
+    that this one was forked from, by effect key. `by` and `by_at` tell who cancelled, suspended or resumed it last,
+    `stopped_at` at which step it was suspended or failed last.
     """
 
     status: str = "absent"
@@ -104,6 +105,7 @@ class State:
     failure_class: FailureClass | None = None
     by: Actor | None = None
     by_at: datetime | None = None
+    stopped_at: str | None = None
     worked: timedelta = timedelta(0)
     working_since: datetime | None = None
 

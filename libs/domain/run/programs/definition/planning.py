@@ -36,7 +36,7 @@ def advance(walk: Walk) -> Decided:
     """Plan until nothing more follows."""
     if not walk.moving or (walk.state.status == "created" and not admitted(walk)):
         return walk.decided()
-    if _within_wall_clock(walk):
+    if _within_length(walk) and _within_wall_clock(walk):
         _plan(walk)
         _park(walk)
     give_back(walk)
@@ -67,6 +67,13 @@ def _stepper(step: Step) -> Stepper:
     if isinstance(step, AgentStep | WriteStep) and (for_each := step.for_each) is not None:
         return lambda walk, step_, key: each(walk, step_, for_each, key, plain)
     return plain
+
+
+def _within_length(walk: Walk) -> bool:
+    reason = walk.evidence.too_long
+    if reason is not None:
+        walk.emit(e.RunSuspended(at=walk.now, failure_class="default", reason=reason))
+    return reason is None
 
 
 def _within_wall_clock(walk: Walk) -> bool:
