@@ -65,6 +65,7 @@ CALLS: Mapping[str, tuple[Callable[[Client], Any], str]] = {
     "diff": (lambda c: c.diff("hello", before="9f86d081", after="60303ae2"), "DefinitionDiff"),
     "promote": (lambda c: c.promote("hello", "9f86d081"), "DefinitionPromoted"),
     "inbox": (lambda c: c.inbox(), "InboxItem"),
+    "tasks": (lambda c: c.tasks(), "TaskItem"),
     "decision": (lambda c: c.decision(DECISION), "DecisionView"),
     "decide": (
         lambda c: c.decide(DECISION, "approve", comment="Yes.", revised_artifact={"a": 1}, idempotency_key="k"),

@@ -47,7 +47,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
         (
             Change(
                 _OWNER,
-                "if not held[item.stream_id].done.isdisjoint(_done(item.actor, item.causation)):",
+                "if not held[item.stream_id].done.isdisjoint(told(item.actor, item.causation)):",
                 "if False:",
             ),
             Change("libs/domain/decision.py", "if state.command_id == command.command_id:", "if False:"),
@@ -59,7 +59,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
         (
             Change(
                 _OWNER,
-                "if not held[item.stream_id].done.isdisjoint(_done(item.actor, item.causation)):",
+                "if not held[item.stream_id].done.isdisjoint(told(item.actor, item.causation)):",
                 "if False:",
             ),
         ),
