@@ -18,6 +18,7 @@ def shape_of(batch: Batch, *, forget: bool) -> Shape:
     return Shape(
         category=batch.heads.category,
         guards=lock_ordered({guard.category for append in batch.appends for guard in append.guards}),
+        deadlines=any(append.deadline is not None for append in batch.appends),
         births=lock_ordered({birth.row.category for birth in batch.births}),
         ready=any(append.ready for append in batch.appends) or any(b.row.work_subject for b in batch.births),
         blobs=bool(batch.blobs),
@@ -34,6 +35,8 @@ def arguments(batch: Batch, acked: Sequence[OutboxToken]) -> Arrays:
     for category, rows in births.items():
         values |= _columns(f"birth_{category}", rows)
     values |= _columns("guard", list(_guards(batch)))
+    late = [{"item": a.stream_id, "deadline": a.deadline} for a in batch.appends if a.deadline is not None]
+    values |= _columns("late", late)
     ready = [
         {"parent": a.stream_id, "stream_id": attempt, "tenant_group": a.metadata.tenant_group, "subject": subject}
         for a in batch.appends

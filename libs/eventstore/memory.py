@@ -181,6 +181,8 @@ class MemoryStore:
         claim = None if head is None else head.claim
         if version != append.version or (append.claim is not None and append.claim != claim):
             return Appended(append.stream_id, "lost", version, digest)
+        if append.deadline is not None and self.clock > append.deadline:
+            return Appended(append.stream_id, "late", version, digest)
         for guard in append.guards:
             guarded = self.rows[guard.category].get(guard.stream_id)
             if guarded is None or guarded.state not in guard.states:

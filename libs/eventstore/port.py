@@ -93,10 +93,10 @@ class BirthRow:
 class Append:
     """What one stream of a batch wants to write.
 
-    Refused as `lost` when the head's version is not `version`, when `claim` is given and is not the head's current
-    claim, and, as `guarded`, when a guard does not hold. `digest` is the stream's last digest as it was read
-    (empty for a new stream). `release` clears the claim and lease in the same statement. `ready` queues streams
-    that exist. `delivery` marks the inbound delivery of the same id as done.
+    Refused as `lost` when the head's version is not `version`, or `claim` is given and is not the head's current claim;
+    as `late` when the database's clock is past `deadline`; as `guarded` when a guard does not hold. `digest` is the
+    stream's last digest as it was read (empty for a new stream). `release` clears the claim and lease in the same
+    statement. `ready` queues streams that exist. `delivery` marks the inbound delivery of the same id as done.
     """
 
     stream_id: UUID
@@ -111,6 +111,7 @@ class Append:
     set_claim: UUID | None = None
     release: bool = False
     guards: tuple[Guard, ...] = ()
+    deadline: datetime | None = None
     births: tuple[BirthRow, ...] = ()
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     ready: Mapping[UUID, str] = field(default_factory=dict)
@@ -127,12 +128,15 @@ class Written:
     metadata: Metadata
 
 
+Fate = Literal["won", "lost", "guarded", "late"]
+
+
 @dataclass(frozen=True, slots=True)
 class Appended:
     """The fate of one `Append`. `skipped` are births whose stream existed already."""
 
     stream_id: UUID
-    fate: Literal["won", "lost", "guarded"]
+    fate: Fate
     version: int
     digest: bytes
     skipped: tuple[UUID, ...] = ()

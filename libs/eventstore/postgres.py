@@ -22,6 +22,7 @@ from libs.eventstore.port import (
     Append,
     Appended,
     BatchResult,
+    Fate,
     Load,
     Loaded,
     OutboxToken,
@@ -148,6 +149,7 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
             f" from {heads.table} where stream_id = any($1::uuid[])",
             [append.stream_id for append in appends],
         )
+        now = await self.now() if any(append.deadline is not None for append in appends) else None
         found = {row["stream_id"]: row for row in rows}
         fates = []
         for append in appends:
@@ -155,8 +157,9 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
             version, digest = (0, b"") if head is None else (head["version"], head["digest"])
             claimed = append.claim is None or (head is not None and head["claim"] == append.claim)
             gated = version == append.version and claimed
-            fate = Appended(append.stream_id, "guarded" if gated and append.guards else "lost", version, digest)
-            fates.append(fate)
+            late = now is not None and append.deadline is not None and now > append.deadline
+            why: Fate = "lost" if not gated else "late" if late else "guarded" if append.guards else "lost"
+            fates.append(Appended(append.stream_id, why, version, digest))
         return fates
 
     async def move_wakes(self, category: str, moves: Sequence[tuple[UUID, int, datetime | None]]) -> None:

@@ -49,6 +49,7 @@ class Shape:
 
     category: str
     guards: tuple[str, ...] = ()
+    deadlines: bool = False
     births: tuple[str, ...] = ()
     ready: bool = False
     blobs: bool = False
@@ -145,6 +146,9 @@ def _gate(build: _Builder, shape: Shape, heads: Heads) -> None:
     ]
     if shape.guards:
         admitted.append("i.stream_id not in (select item from blocked)")
+    if shape.deadlines:
+        late = f"select item from {build.unnest('late', {'item': 'uuid', 'deadline': 'timestamptz'})}"
+        admitted.append(f"i.stream_id not in ({late} where deadline < (select now from clock))")
     if heads.claimable:
         cleared = f"excluded.claim = '{NO_CLAIM}'"
         conditions.append("(excluded.gate is null or h.claim = excluded.gate)")

@@ -46,7 +46,7 @@ class Item(Generic[C]):
 
     `tenant_group` and `tenant` are needed where the command may create the stream; where they are given and the
     stream belongs to another group, it does not exist for this command. `claim` gates the append on the head's
-    current claim; `set_claim` records a new one; `release` clears it.
+    current claim; `set_claim` records a new one; `release` clears it. After `deadline` nothing is written.
     """
 
     stream_id: UUID
@@ -59,6 +59,7 @@ class Item(Generic[C]):
     claim: UUID | None = None
     set_claim: UUID | None = None
     release: bool = False
+    deadline: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +350,7 @@ class Owner(Generic[S, C]):
             set_claim=item.set_claim,
             release=item.release,
             guards=decision.guards,
+            deadline=item.deadline,
             births=tuple(self._birth(birth, now) for birth in decision.births),
             blobs=decision.blobs,
             ready=decision.ready,
@@ -391,6 +393,8 @@ class Owner(Generic[S, C]):
                 results[index] = Rejected(
                     "append.guarded", "the run that this belongs to does not allow it any more", status=409
                 )
+            case "late":
+                results[index] = Unavailable("ask.late", "the deadline of the command has passed; nothing was done")
             case "lost":
                 if append.claim is not None and fate.version == append.version:
                     results[index] = Rejected("claim.lost", "this claim is not the current one", status=409)

@@ -54,6 +54,7 @@ class Handlers:
             tenant_group=asked.principal.tenant_group,
             tenant=asked.principal.tenant,
             traceparent=asked.traceparent,
+            deadline=asked.deadline,
         )
         (result,) = await self._owner.handle([item])
         if isinstance(result, MinutebookError):

@@ -69,6 +69,7 @@ class Asks:
                 causation=asked.command_id,
                 tenant_group=asked.principal.tenant_group,
                 traceparent=asked.traceparent,
+                deadline=asked.deadline,
             )
             (result,) = await self._waits.handle([item])
             if isinstance(result, MinutebookError):

@@ -289,6 +289,8 @@ class _Starts:
 
 
 def _item(ask: Command, run_id: UUID, command: run.RunCommand) -> Item[run.RunCommand]:
+    # A start has no state that could refuse one of its asks and take another: it is not held to its deadline again.
+    starts = isinstance(ask, StartRun | StartRuns)
     return Item(
         stream_id=run_id,
         command=command,
@@ -297,6 +299,7 @@ def _item(ask: Command, run_id: UUID, command: run.RunCommand) -> Item[run.RunCo
         tenant_group=ask.principal.tenant_group,
         tenant=ask.principal.tenant,
         traceparent=ask.traceparent,
+        deadline=None if starts else ask.deadline,
     )
 
 

@@ -117,6 +117,7 @@ class Schedules:
             tenant_group=ask.principal.tenant_group,
             tenant=ask.principal.tenant,
             traceparent=ask.traceparent,
+            deadline=ask.deadline,
         )
         (result,) = await self._owner.handle([item])
         if isinstance(result, MinutebookError):

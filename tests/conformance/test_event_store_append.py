@@ -180,6 +180,24 @@ async def test_every_guard_of_an_append_must_hold(world: World) -> None:
     assert fate.fate == "won"
 
 
+async def test_what_comes_after_its_deadline_is_not_written(world: World) -> None:
+    early, late, guarded, free = (mint() for _ in range(4))
+    now = await world.store.now()
+    passed, to_come = now - timedelta(seconds=1), now + timedelta(hours=1)
+    nobody = (Guard("effect", mint(), frozenset({"declared"})),)
+    result = await world.store.append(
+        "run",
+        [
+            append("run", early, created(), deadline=to_come),
+            append("run", late, created(), deadline=passed),
+            append("run", guarded, created(), deadline=passed, guards=nobody),
+            append("run", free, created()),
+        ],
+    )
+    assert [fate.fate for fate in result.appended] == ["won", "late", "late", "won"]
+    assert {written.stream_id for written in result.written} == {early, free}
+
+
 async def test_a_stale_stream_is_lost_before_it_is_guarded(world: World) -> None:
     attempt = mint()
     run = await a_run(world, attempt)

@@ -173,7 +173,7 @@ GUARDS: Final[Mapping[str, Guard]] = {
         "a lost message cannot leave a failed effect behind", lambda: [(Handlers, "_armed_since", _none_armed)]
     ),
     "commands_known_again": Guard(
-        "a lost reply makes no conflict", lambda: [(owner, "_done", lambda actor, causation: frozenset())]
+        "a lost reply makes no conflict", lambda: [(owner, "told", lambda actor, causation: frozenset())]
     ),
     "deliveries_swept": Guard(
         "a delivery that was accepted is recorded", lambda: [(MemoryStore, "due_deliveries", _no_rows)]

@@ -288,6 +288,30 @@ async def test_what_is_asked_again_finds_late_what_was_asked_before() -> None:
     assert heard[-1][1] == command.deadline
 
 
+async def test_a_command_that_was_decided_before_its_deadline_is_not_written_after_it() -> None:
+    """Found by seed 274: a process froze between the two, and its command was refused elsewhere meanwhile."""
+
+    class Freezing(MemoryStore):
+        freezes = timedelta(0)
+
+        async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
+            self.clock += self.freezes
+            return await super().append(category, appends)
+
+    store, run_id = Freezing(), uuid4()
+    await _write(store, "run", run_id, _created(store), r.RunStarted(at=store.clock))
+    store.freezes = timedelta(seconds=30)
+    bus = MemoryBus(MemoryBroker())
+    await bus.start()
+    owner = Owner(run.CATEGORY, run.decide, store=store, publisher=Publisher(bus, store), categories=CATEGORIES)
+    cancel, deadline = run.Cancel(principal=LEADS[0], reason="no"), store.clock + timedelta(seconds=6)
+
+    (late,) = await owner.handle([Item(run_id, cancel, LEADS[0].actor, uuid4(), deadline=deadline)])
+
+    assert isinstance(late, Unavailable)
+    assert store.rows["run"][run_id].state == "running"
+
+
 async def test_commands_may_be_for_some_of_the_streams_that_were_read() -> None:
     """Found by a wake of two waits of which one was closed: the owner looked for a command of the other one."""
     store, run_ids = MemoryStore(), (uuid4(), uuid4())
