@@ -99,7 +99,6 @@ def run_columns(event: RunCreated) -> dict[str, Any]:
         "parent": event.parent,
         "search": [],
         "tasks": 0,
-        "tasks": 0,
     }
 
 
