@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from tests.bench import long
 from tests.bench.definitions import DECISION, SLOW, SLOW_CONTEXT, STEPS
 from tests.bench.http import Connection
 from tests.bench.load import BATCH, connected, share_out, start, start_batch, until, until_none_moves
@@ -72,6 +73,11 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
         listed.append(
             Scenario(f"S3p-{parked}", title, single, partial(beside_parked, parked=parked, runs=single), common)
         )
+    listed += [
+        Scenario("L-steps", "one run of 200 steps", 1, long.many_steps, common),
+        Scenario("L-facts", "one run of 5,000 facts", 1, long.many_facts, common),
+        Scenario("L-items", "one run of 500 items", 1, long.many_items, common),
+    ]
     slow = partial(taken_over, runs=sizes.slow_runs)
     listed.append(Scenario("S4", f"kill -9, {sizes.slow_slots} slots", sizes.slow_runs, slow, taking_over))
     return listed
