@@ -1,7 +1,7 @@
 """Collects what planning reads from elsewhere: pinned bundles, open children and the content of artefacts."""
 
 import json
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, UserDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -19,6 +19,7 @@ from services.planner.admissions import Admissions
 
 BUNDLES_CACHED_MAX: Final = 200
 ARTEFACTS_CACHED_BYTES_MAX: Final = 64 * 1024 * 1024
+TOLD_CACHED_CHARS_MAX: Final = 16 * 1024 * 1024
 
 
 class EvidenceReader:
@@ -30,6 +31,7 @@ class EvidenceReader:
         self._bundles: OrderedDict[tuple[UUID, str], Bundle] = OrderedDict()
         self._artefacts: OrderedDict[tuple[UUID, str], bytes] = OrderedDict()
         self._artefact_bytes = 0
+        self._told = _Texts()
 
     async def bundle(self, tenant_group: UUID, ref: BlobRef) -> Bundle:
         """Return a stored version of a definition.
@@ -71,6 +73,7 @@ class EvidenceReader:
                     children={i: children[i] for i in _open_ids(state) if i in children},
                     artefacts=_Parsed({d: content[group][d] for d in _digests(state, children) if d in content[group]}),
                     verdict=verdicts.get(run_id),
+                    told=self._told,
                 )
             )
         return evidence
@@ -121,6 +124,21 @@ class EvidenceReader:
             _, dropped = self._artefacts.popitem(last=False)
             self._artefact_bytes -= len(dropped)
         return found
+
+
+class _Texts(UserDict[str, str]):
+    """Texts by name, as many as there is room for: the oldest go first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chars = 0
+
+    def __setitem__(self, name: str, text: str) -> None:
+        self._chars += len(text) - len(self.data.get(name, ""))
+        self.data[name] = text
+        while self._chars > TOLD_CACHED_CHARS_MAX and len(self.data) > 1:
+            oldest = next(iter(self.data))
+            self._chars -= len(self.data.pop(oldest))
 
 
 class _Parsed(Mapping[str, JsonValue]):

@@ -97,6 +97,7 @@ class World:
     types: list[str] = field(default_factory=list)
     ready: dict[UUID, str] = field(default_factory=dict)
     verdict: Event | None = None
+    told: dict[str, str] = field(default_factory=dict)
     length: int = 0
 
     def start(
@@ -123,6 +124,7 @@ class World:
             children=self.children,
             artefacts=self.artefacts,
             verdict=self.verdict,
+            told=self.told,
             length=self.length,
         )
 

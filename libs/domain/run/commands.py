@@ -1,6 +1,6 @@
 """Commands of a run, complete with all that their deciders need."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -23,6 +23,7 @@ class Evidence:
 
     `children` are by attempt, decision, wait and effect id, `artefacts` by digest. `key` is the state of the
     concurrency key that a new run will ask for, `verdict` the last fact about the run under the key that it asked for.
+    `told` is what prompts say of outputs, by step and digest: the next plan's say the same, so it may be kept.
     `length` is how many facts the run has, `length_max` how many it may have.
     """
 
@@ -32,6 +33,7 @@ class Evidence:
     artefacts: Mapping[str, JsonValue] = field(default_factory=dict)
     key: admission.State | None = None
     verdict: Event | None = None
+    told: MutableMapping[str, str] = field(default_factory=dict)
     length: int = 0
     length_max: int = STREAM_EVENTS_MAX
 

@@ -32,7 +32,7 @@ class Walk:
     """Facts gathered so far, and the state that they add up to. Lives inside one call of `decide`.
 
     `again` are the failed steps that a person wants tried once more, `comments` what they said to it. `made` are
-    artefacts of this plan by digest, `told` what its prompts say of earlier steps: of many prompts, all say the same.
+    artefacts of this plan by digest.
     """
 
     run_id: UUID
@@ -46,7 +46,6 @@ class Walk:
     births: list[Birth] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
     made: dict[str, JsonValue] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
     steps: tuple[Step, ...] = field(init=False)
     _stage_of: dict[str, Stage] = field(init=False)
     _step_of: dict[str, Step] = field(init=False)

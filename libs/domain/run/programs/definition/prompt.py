@@ -64,9 +64,10 @@ def _outputs(walk: Walk) -> list[str]:
         if record.output is None or record.status != "succeeded":
             continue
         name = f"{step.key}:{record.output.digest}"
-        if name not in walk.told:
-            walk.told[name] = _section(f"Output of {step.key}", walk.artefact(record.output))
-        sections.append(walk.told[name])
+        text = walk.evidence.told.get(name)
+        if text is None:
+            text = walk.evidence.told[name] = _section(f"Output of {step.key}", walk.artefact(record.output))
+        sections.append(text)
     return sections
 
 
