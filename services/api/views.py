@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 from uuid import UUID
 
 import asyncpg
 
+from contracts import ids
 from contracts.base import Event, Principal
 from contracts.errors import Broken, Rejected
 from libs.domain import admission, decision, effect, run, wait
@@ -39,6 +40,9 @@ from services.api.reads import Histories, Reads, content_of, fold
 from services.api.standing import waiting_for
 from services.api.words import describe
 
+ATTEMPTS_SHOWN_MAX: Final = 500
+"""A run with more shows those of its steps' current rounds: the others are in its history, which comes in pages."""
+
 _RunState = run.State
 _Awaited = dict[UUID, decision.State | wait.State]
 # Under names that no method of `Views` has.
@@ -59,8 +63,8 @@ class Views:
         if state.bundle is None or state.created_at is None:
             raise Broken("run.no_birth", f"the history of run {run_id} does not begin with its creation")
         attempts, effects, awaited, key, bundle, now = await asyncio.gather(
-            self._children("attempt", caller, run_id, ATTEMPT),
-            self._children("effect", caller, run_id, EFFECT, also=_effects_of(state)),
+            self._attempts(caller, run_id, state),
+            self._effects_of(caller, run_id, state),
             self._awaited(caller, state),
             self._key(caller, state),
             self._definitions.bundle(caller.tenant_group, state.bundle),
@@ -123,7 +127,7 @@ class Views:
             tenant_group=caller.tenant_group,
             limit=limit + 1,
             after=after,
-            also=_effects_of(state),
+            also=_writes_of(state),
         )
         page = found[:limit]
         return Page(
@@ -223,13 +227,22 @@ class Views:
             raise Rejected("run.not_found", f"there is no run {run_id}", status=404)
         return found[run_id]
 
-    async def _children(
-        self, category: str, caller: Principal, run_id: UUID, states: Collection[str], *, also: Collection[UUID] = ()
-    ) -> Histories:
-        """The streams of a category that a run brought forth, in the order of their births, and others beside them."""
-        heads = await self._store.heads_of_runs(category, [run_id], states=states)
-        found = await self._events(category, caller, {*(head.stream_id for head in heads), *also})
-        return dict(sorted(found.items(), key=lambda item: _place(item[1][0])))
+    async def _attempts(self, caller: Principal, run_id: UUID, state: _RunState) -> Histories:
+        heads = await self._store.heads_of_runs("attempt", [run_id], states=ATTEMPT)
+        shown = {head.stream_id for head in heads}
+        if len(shown) > ATTEMPTS_SHOWN_MAX:
+            shown &= {
+                ids.attempt(run_id, key, record.round, number)
+                for key, record in state.steps.items()
+                for number in range(1, record.attempt + 1)
+            }
+        return _by_birth(await self._events("attempt", caller, shown))
+
+    async def _effects_of(self, caller: Principal, run_id: UUID, state: _RunState) -> Histories:
+        heads = await self._store.heads_of_runs("effect", [run_id], states=EFFECT)
+        return _by_birth(
+            await self._events("effect", caller, {*(head.stream_id for head in heads), *_writes_of(state)})
+        )
 
     async def _events(self, category: str, caller: Principal, stream_ids: Collection[UUID]) -> Histories:
         return await self._reads.histories(category, caller.tenant_group, stream_ids)
@@ -264,7 +277,11 @@ def _failed_step(state: run.State) -> str | None:
     return state.stopped_at if state.stopped_at in failed else next(iter(failed), None)
 
 
-def _effects_of(state: run.State) -> list[UUID]:
+def _by_birth(histories: Histories) -> Histories:
+    return dict(sorted(histories.items(), key=lambda item: _place(item[1][0])))
+
+
+def _writes_of(state: run.State) -> list[UUID]:
     """The effects that a run's steps stand by: its own, and those that a fork has taken over."""
     return [record.effect_id for record in state.steps.values() if record.effect_id is not None]
 

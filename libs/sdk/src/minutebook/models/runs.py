@@ -170,7 +170,9 @@ class StepView(Shown):
     retry_at: AwareDatetime | None = Field(description="when it is tried again, after a failure")
     begins_at: AwareDatetime | None = Field(default=None, description="when it begins, while its `wait` lasts")
     cost_microdollars: Microdollars
-    attempts: tuple[AttemptView, ...] = Field(description="every execution in all rounds, oldest first")
+    attempts: tuple[AttemptView, ...] = Field(
+        description="every execution in all rounds, oldest first; of a run with over 500 those of the current round"
+    )
 
 
 class EffectView(Shown):
