@@ -13,6 +13,7 @@ from libs.domain.decision import CATEGORY, Answer, Command, Look, State, Withdra
 from libs.domain.lifecycle import RUN_OPEN
 from libs.domain.run.waiting import waits_for
 from libs.eventstore.port import Store
+from libs.eventstore.snapshots import read_states
 from libs.owner import Item, Owner
 from libs.process import actor
 
@@ -99,11 +100,11 @@ class Handlers:
         rest = {i: run_id for i, run_id in run_of.items() if run_id in heads and run_id not in over}
         if not rest:
             return gone
-        runs = (await self._store.load("run", dict.fromkeys(rest.values(), 0))).streams
+        runs = await read_states(self._store, run.CATEGORY, set(rest.values()))
         decisions = (await self._store.load("decision", dict.fromkeys(rest, 0))).streams
         for decision_id, run_id in rest.items():
             step = CATEGORY.fold(tuple(recorded.event for recorded in decisions[decision_id].events)).step
-            its = run.CATEGORY.fold(tuple(recorded.event for recorded in runs[run_id].events))
+            _, its = runs[run_id]
             if not waits_for(its, step, decision_id):
                 reason = f"step {step} does not wait for it any more: {_what_is(its.step(step))}"
                 gone[decision_id] = (run_id, Withdraw(reason=reason, run_over=False))

@@ -10,10 +10,11 @@ from referencing import Registry
 
 from contracts.base import JsonObject, JsonValue
 from contracts.errors import Broken, MinutebookError, Rejected
-from contracts.events.run import RunCreated
 from libs import canonical
+from libs.domain import run
 from libs.domain.decision import Answer, Command, State, decide
 from libs.eventstore.port import EventStore, Load
+from libs.eventstore.snapshots import read_states
 from libs.language.model import AgentStep, Bundle, ParallelStep
 from libs.owner import Item
 from minutebook.models.problem import ProblemItem
@@ -68,11 +69,10 @@ class Revisions:
 
     async def _bundle(self, run_id: UUID, tenant_group: UUID) -> Bundle:
         """The version that the run is pinned to."""
-        found = await self._store.events("run", [run_id], tenant_group=tenant_group)
-        created = found[run_id][0].event
-        assert isinstance(created, RunCreated)
-        blobs = await self._store.blobs(tenant_group, [created.bundle.digest])
-        content = blobs.get(created.bundle.digest)
+        found = await read_states(self._store, run.CATEGORY, [run_id], tenant_group=tenant_group)
+        _, its = found[run_id]
+        assert its.bundle is not None, "a decision's run was created before it"
+        content = (await self._store.blobs(tenant_group, [its.bundle.digest])).get(its.bundle.digest)
         if content is None:
             raise Broken("run.bundle_missing", f"the definition of run {run_id} is not in the record")
         return Bundle.model_validate_json(content)

@@ -21,6 +21,7 @@ from libs.domain.lifecycle import RUN_OPEN
 from libs.domain.run.waiting import waits_for
 from libs.domain.wait import Arrival, Close, Look, LookBack, Match, State, takes
 from libs.eventstore.port import Arrived, Earlier, Load, Store
+from libs.eventstore.snapshots import read_states
 from libs.language.matching import probes
 from libs.owner import Item, Owner, Result
 from libs.process import actor
@@ -198,11 +199,11 @@ class Waits:
             return {}
         load = await self._store.load(_CATEGORY, dict.fromkeys(wait_ids, 0))
         waits = {i: state for i in load.streams if (state := _fold(load, i)).status in wait.OPEN}
-        runs = await self._store.load(run.CATEGORY.name, {s.run_id: 0 for s in waits.values() if s.run_id is not None})
+        runs = await read_states(self._store, run.CATEGORY, {s.run_id for s in waits.values() if s.run_id is not None})
         items = []
         for wait_id, state in waits.items():
             assert state.run_id is not None, "an open wait has its run"
-            its = run.CATEGORY.fold(tuple(recorded.event for recorded in runs.streams[state.run_id].events))
+            _, its = runs[state.run_id]
             if its.status not in RUN_OPEN:
                 close = Close(reason=f"the run is over: {its.status}", run_over=True)
             elif not waits_for(its, state.step, wait_id):

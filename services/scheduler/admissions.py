@@ -16,6 +16,7 @@ from libs.domain import admission
 from libs.domain.admission import Settle, State, Wanted
 from libs.domain.lifecycle import RUN_OPEN
 from libs.eventstore.port import EventStore, Heads, HeadView, Load, Loaded
+from libs.eventstore.snapshots import read_states
 from libs.ids import mint
 from libs.owner import Item, Owner, Publisher
 from libs.process import actor
@@ -67,12 +68,11 @@ class Admissions:
 
     async def on_wake(self, admission_ids: Sequence[UUID]) -> Mapping[UUID, MinutebookError]:
         """A message may have been lost: see whether those that hold a place or wait for one are over. By admission."""
-        load = await self._store.load("admission", dict.fromkeys(admission_ids, 0))
+        found = await read_states(self._store, admission.CATEGORY, admission_ids)
         known: dict[UUID, tuple[_Key, State]] = {}
-        for stream_id, loaded in load.streams.items():
+        for stream_id, (loaded, state) in found.items():
             if loaded.tenant_group is not None and loaded.tenant is not None:
-                key = _Key(stream_id, loaded.tenant_group, loaded.tenant)
-                known[stream_id] = key, admission.CATEGORY.fold(tuple(fact.event for fact in loaded.events))
+                known[stream_id] = _Key(stream_id, loaded.tenant_group, loaded.tenant), state
         asked = {run_id: _Asked(key, None) for key, state in known.values() for run_id in _runs(state)}
         failures = await self._settle(asked)
         # One that nobody holds or wants has nothing to say; its wake passes all the same.
