@@ -1,5 +1,6 @@
 """Rings the bell after a commit. What it cannot publish, the scheduler's sweep finds in the outbox."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -8,12 +9,17 @@ from contracts.envelope import Address, Doorbell, Envelope
 from contracts.errors import Unavailable
 from contracts.subjects import HEARD, history
 from libs.bus.port import NOT_CONNECTED, Bus, Message
+from libs.clock import monotonic
 from libs.eventstore.port import BatchResult, EventStore, Written
 from libs.faultpoints import faultpoint
 from libs.telemetry.outage import Outage
 
 FACTS_PER_ENVELOPE_MAX: Final = 1_000
 """About 250 bytes each keeps an envelope well under `contracts.subjects.ENVELOPE_BYTES_MAX`."""
+
+
+TRY_AGAIN_SECONDS: Final = 1.0
+"""How long nobody tries after a bus that was there has not acknowledged; then one does, for all."""
 
 
 class Publisher:
@@ -25,11 +31,14 @@ class Publisher:
         self._outage = Outage(
             away="facts are committed but not published, the sweep will publish them", back="facts are published again"
         )
+        self._not_before: float | None = None
 
     async def publish(self, result: BatchResult, work: Iterable[str] = ()) -> None:
         """Publish the facts and ring the doorbell of each work subject (with repeats counted).
 
-        A bus that is away is logged and no error: the facts are committed, and their outbox row is still there.
+        A bus that is away is logged and no error: the facts are committed, and their outbox row is still there. One
+        that is there and acknowledges nothing, as with a full disk, is waited for by one caller at a time: the others
+        have an answer to give, and the sweep comes by.
         """
         if result.outbox is None:
             return
@@ -43,12 +52,22 @@ class Publisher:
             await self._store.published(result.outbox)
             return
         faultpoint("publish.before")
+        if self._not_before is not None:
+            if monotonic() < self._not_before:
+                return
+            self._not_before = math.inf  # the others leave it to this one until it knows
         try:
             await self._bus.publish(messages)
         except Unavailable as error:
+            self._not_before = None
             if error.code != NOT_CONNECTED:
+                self._not_before = monotonic() + TRY_AGAIN_SECONDS
                 self._outage.away(code=error.code)
             return
+        except BaseException:
+            self._not_before = None
+            raise
+        self._not_before = None
         self._outage.back()
         faultpoint("publish.acked")
         await self._store.published(result.outbox)
