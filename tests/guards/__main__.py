@@ -80,7 +80,7 @@ def _run(copy: Path, tests: Sequence[str]) -> tuple[int, str, float]:
     began = time.monotonic()
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-n", "0", "-x", *tests],
+            [sys.executable, "-m", "pytest", "-n", "0", "-x", "-m", "force or not force", *tests],
             cwd=copy,
             env=env,
             capture_output=True,
