@@ -18,7 +18,7 @@ from tests.bench.scenarios import QUICK, Scenario, Sizes, scenarios, warm_up
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--out", type=Path, help="write the records as JSON to this file")
-    parser.add_argument("--quick", action="store_true", help="less of everything, in about two minutes")
+    parser.add_argument("--quick", action="store_true", help="less of everything, in about three minutes")
     parser.add_argument("--only", help="names of measurements, with commas between, such as S1,S2")
     options = parser.parse_args()
     wanted = scenarios(QUICK if options.quick else Sizes())
