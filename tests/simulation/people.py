@@ -128,8 +128,9 @@ class People:
         keys: JsonObject = {"flow": definition_id, **catalogue.context(definition_id, external_id)}
         await self.send_event("filed", external_id, keys, starts=definition_id)
 
-    async def send_event(self, event: str, external_id: str, keys: JsonObject, *, starts: str | None = None) -> None:
-        """Deliver an event until it is taken, and now and then once more."""
+    async def send_event(self, event: str, external_id: str, keys: JsonObject, *, starts: str | None = None) -> bool:
+        """Deliver an event until it is taken, and now and then once more. Whether it was, before patience ended."""
+        taken = False
         again = self.world.hits(0.4)
         delay = self.world.random.random() * 3
         for _ in range(10):
@@ -139,10 +140,12 @@ class People:
                 await asyncio.sleep(self.world.random.uniform(0.1, 6.0))
                 continue
             self.world.auditor.accepted(external_id, starts)
+            taken = True
             if not again:
-                return
+                return True
             again = False
             await asyncio.sleep(delay)
+        return taken
 
     async def replying(self) -> None:
         """Send what runs wait for: once per wait, now and then before anybody waits for it."""
@@ -156,14 +159,15 @@ class People:
                     and (self.calm or self.world.hits(0.3))
                 ):
                     self._asked.add(wait_id)
-                    self._reply(head.columns["run_id"], f"R-{wait_id}")
+                    self.world.apart(self._reply(head.columns["run_id"], f"R-{wait_id}", wait_id), "a source")
             runs = [i for i, run in self.world.auditor.streams.items() if run.definition_id == catalogue.REPLIED_TO]
             if not self.calm and runs and self.world.hits(0.2):
-                self._reply(self.world.random.choice(runs), f"R-{mint()}")
+                self.world.apart(self._reply(self.world.random.choice(runs), f"R-{mint()}"), "a source")
 
-    def _reply(self, run_id: UUID, external_id: str) -> None:
+    async def _reply(self, run_id: UUID, external_id: str, wait_id: UUID | None = None) -> None:
         keys: JsonObject = {"key": self.world.auditor.streams[run_id].key}
-        self.world.apart(self.send_event("replied", external_id, keys), "a source that replies")
+        if not await self.send_event("replied", external_id, keys) and wait_id is not None:
+            self._asked.discard(wait_id)
 
     # Deciding
 
