@@ -33,7 +33,7 @@ STEP: Final = _edges("""
     pending -> delayed failed queued succeeded waiting writing
     delayed -> cancelled failed queued succeeded waiting writing
     queued -> cancelled failed queued retrying succeeded
-    waiting -> cancelled failed queued succeeded writing
+    waiting -> cancelled failed queued succeeded waiting writing
     writing -> cancelled failed retrying succeeded writing
     retrying -> cancelled failed queued writing
     succeeded -> pending
