@@ -198,6 +198,7 @@ def fork(
     from_step: Annotated[str | None, typer.Option(help="go on just before this step began last")] = None,
     at_version: Annotated[int | None, typer.Option(help="go on after this fact of its history", min=1)] = None,
     context: Annotated[list[str], typer.Option("--context", "-c", help="KEY=VALUE over the old context")] = [],  # noqa: B006
+    context_json: Annotated[str | None, typer.Option(help="the same as one JSON object or @FILE")] = None,
     artifacts: Annotated[
         str | None, typer.Option(help="by step, what finished steps should have handed off: JSON or @FILE")
     ] = None,
@@ -209,7 +210,7 @@ def fork(
         ForkRequest,
         at_version=at_version,
         from_step=from_step,
-        context={**pairs("--context", context)},
+        context={**json_object("--context-json", context_json), **pairs("--context", context)},
         artifacts=json_object("--artifacts", artifacts),
         hash=version,
     )
