@@ -13,6 +13,17 @@ ADMINISTRATOR: Final = "platform_admin"
 """The platform role whose holders see every run of their tenant group."""
 
 
+ESCALATION_ROLE: Final = "admin"
+"""Who is asked about a failed step that names nobody."""
+
+
+def escalation_binding(role: str, binding: RoleBinding) -> RoleBinding:
+    """What a role resolves to where something is escalated to it: administrators hold `admin` then, however bound."""
+    if role != ESCALATION_ROLE:
+        return binding
+    return binding.model_copy(update={"roles": tuple(dict.fromkeys((*binding.roles, ADMINISTRATOR)))})
+
+
 def is_administrator(principal: Principal) -> bool:
     """Whether the principal sees and administers everything of its tenant group."""
     return ADMINISTRATOR in principal.roles

@@ -21,12 +21,9 @@ from contracts.events.decision import (
 )
 from contracts.events.run import RoleBinding, UserRef
 from libs.domain import lifecycle
-from libs.domain.access import holds, is_administrator, sees_run
+from libs.domain.access import holds, sees_run
 from libs.domain.core import NOTHING, Category, Decided, Guard, facts
 from minutebook.models.states import DecisionOutcome
-
-ADMIN: Final = "admin"
-"""What is escalated to this role may be answered by administrators, whatever it is bound to."""
 
 _UNBOUND: Final = RoleBinding()
 
@@ -147,8 +144,7 @@ def _roles(state: State) -> Mapping[str, RoleBinding]:
 
 
 def may_answer(principal: Principal, state: State) -> bool:
-    if state.escalated_to == ADMIN and is_administrator(principal):
-        return True
+    """Whether the principal holds a role whose holders may answer now. That it is open is the caller's to see."""
     return any(holds(principal, binding, project_id=state.project_id) for binding in _roles(state).values())
 
 

@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -249,6 +249,8 @@ async def _read(request: Request, kind: type[_P]) -> _P:
     try:
         value = canonical.parse(await request.body(), what="the request's body", bytes_max=_BODY_BYTES_MAX)
         return kind.model_validate(value)
+    except ClientDisconnect as error:  # a runner that was killed, say: nobody reads the answer
+        raise _Refusal(400, "invalid_request_error", "the caller went away before its request was whole") from error
     except Malformed as error:
         if error.status == 413:
             raise _Refusal(413, "request_too_large", error.message) from error

@@ -17,7 +17,7 @@ from contracts.events.decision import (
 from contracts.events.run import RoleBinding, UserRef
 from libs.canonical import blob
 from libs.domain import lifecycle
-from libs.domain.access import holds, is_administrator, sees_run
+from libs.domain.access import escalation_binding, holds, is_administrator, sees_run
 from libs.domain.core import NOTHING, Guard
 from libs.domain.decision import CATEGORY, Answer, Look, State, Withdraw, decide
 from minutebook.models.states import DecisionOutcome
@@ -248,7 +248,8 @@ def test_once_it_is_escalated_holders_of_both_roles_may_answer() -> None:
 
 def test_administrators_answer_what_is_escalated_to_admin() -> None:
     administrator = principal(roles=("platform_admin",), project=None)
-    to_admin = LATE.model_copy(update={"escalate_to": "admin", "escalate_binding": RoleBinding(roles=("admin",))})
+    bound = escalation_binding("admin", RoleBinding(roles=("admin",)))
+    to_admin = LATE.model_copy(update={"escalate_to": "admin", "escalate_binding": bound})
     before = looked(given(to_admin), NOW + DAY)
     assert refused(answer(administrator), before).status == 403
     assert decide(answer(administrator), looked(before, NOW + 2 * DAY), NOW + 2 * DAY).events

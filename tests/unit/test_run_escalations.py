@@ -30,6 +30,13 @@ def test_a_failed_step_asks_an_administrator_and_the_run_waits() -> None:
     assert world.state.step("a").message == "no title"
 
 
+def test_a_decision_that_is_escalated_to_admin_is_given_to_administrators_too() -> None:
+    step = review("ok", due=timedelta(hours=1), escalate_to="admin", outcomes=("approve", "reject"))
+    question = asked(World(bundle_of(step, roles={"admin": RoleBinding(groups=("chiefs",))})).start(), "ok")
+    assert (question.escalate_binding.roles, question.escalate_binding.groups) == ((ADMINISTRATOR,), ("chiefs",))
+    assert ADMINISTRATOR not in question.binding.roles
+
+
 def test_approve_tries_once_more_and_changes_are_told_to_the_next_attempt() -> None:
     world = World(bundle_of(agent("a"), **ESCALATE)).start().fail("a").answer("a", "approve")
     assert (world.state.step("a").status, world.state.step("a").attempt) == ("queued", 2)

@@ -3,6 +3,7 @@
 from contracts import ids
 from contracts.events import run as e
 from contracts.events.decision import DecisionOpened
+from libs.domain.access import escalation_binding
 from libs.domain.core import Birth
 from libs.domain.decision import State
 from libs.domain.run.programs.definition.endings import said, stop
@@ -83,7 +84,9 @@ def _open(walk: Walk, step: DecisionStep, key: str) -> None:
                 due_at=walk.now + step.due if step.due else None,
                 due_seconds=step.due.total_seconds() if step.due else None,
                 escalate_to=step.escalate_to,
-                escalate_binding=walk.definition.binding(step.escalate_to) if step.escalate_to else None,
+                escalate_binding=escalation_binding(step.escalate_to, walk.definition.binding(step.escalate_to))
+                if step.escalate_to
+                else None,
             ),
         )
     )

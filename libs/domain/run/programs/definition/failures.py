@@ -1,20 +1,15 @@
 """What follows when a step fails: another attempt, a question to a person, or the end of the run's planning."""
 
-from typing import Final
-
 from contracts import ids
 from contracts.base import BlobRef
 from contracts.events import run as e
 from contracts.events.decision import DecisionOpened
-from libs.domain.access import ADMINISTRATOR
+from libs.domain.access import ESCALATION_ROLE, escalation_binding
 from libs.domain.core import Birth
 from libs.domain.run.backoff import backoff
 from libs.domain.run.walk import Walk
 from libs.language.model import DecisionStep, GateStep
 from minutebook.models.states import FailureAction, FailureClass
-
-ESCALATE_TO: Final = "admin"
-"""Who is asked where the step names nobody. Administrators hold this role, whatever it is bound to."""
 
 
 def action_on(walk: Walk, failure_class: FailureClass) -> FailureAction:
@@ -74,10 +69,7 @@ def _escalate(walk: Walk, key: str, failure_class: FailureClass, message: str, r
     """Ask a person how the failed step goes on. The run waits for the answer as for any decision."""
     step, record, initiated_by = walk.step_of(key), walk.state.step(key), walk.state.initiated_by
     assert initiated_by is not None
-    role = (step.escalate_to if isinstance(step, DecisionStep | GateStep) else None) or ESCALATE_TO
-    binding = walk.definition.binding(role)
-    if role == ESCALATE_TO:
-        binding = binding.model_copy(update={"roles": tuple(dict.fromkeys((*binding.roles, ADMINISTRATOR)))})
+    role = (step.escalate_to if isinstance(step, DecisionStep | GateStep) else None) or ESCALATION_ROLE
     decision_id = ids.escalation(walk.run_id, key, record.round, record.escalations + 1)
     walk.emit(
         e.RunStepEscalated(
@@ -103,7 +95,7 @@ def _escalate(walk: Walk, key: str, failure_class: FailureClass, message: str, r
                 title=f"{name} failed as {failure_class}. How does it go on?",
                 round=record.round,
                 role=role,
-                binding=binding,
+                binding=escalation_binding(role, walk.definition.binding(role)),
                 outcomes=("approve", "request_changes", "reject", "cancel"),
                 artifact_step=key if refused else None,
                 artifact=refused,
