@@ -39,6 +39,17 @@ class Actor(Frozen):
     name: str = Field(description="email of a user, name of a key, or name of the service that acted by itself")
 
 
+class ActsFor(Frozen):
+    """A person who lets the principal decide in their place now, under the workflow roles `named`, where any are."""
+
+    id: UUID
+    email: str
+    named: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    projects: frozenset[str] = frozenset()
+
+
 class Principal(Frozen):
     """The authenticated caller of a command with everything that deciders need to judge it."""
 
@@ -51,6 +62,7 @@ class Principal(Frozen):
     groups: frozenset[str] = frozenset()
     projects: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
+    acts_for: tuple[ActsFor, ...] = ()
 
     @property
     def actor(self) -> Actor:
@@ -70,6 +82,7 @@ class Metadata(Frozen):
 
 __all__ = [
     "Actor",
+    "ActsFor",
     "BlobRef",
     "Event",
     "Frozen",

@@ -10,7 +10,15 @@ from uuid import UUID
 from pydantic import Field, JsonValue
 
 from contracts.base import Frozen, Instant, JsonObject, Principal, Sha256
-from minutebook.models.states import DecisionOutcome
+from contracts.events.run import UserRef
+from minutebook.models.states import DecisionOutcome, SettleVerdict
+
+
+class ServerListing(Frozen):
+    """What an MCP server said of its tools: name → JSON Schema of the arguments; or why it could not be asked."""
+
+    tools: dict[str, JsonObject] | None = None
+    unreachable: str | None = None
 
 
 class Command(Frozen):
@@ -128,6 +136,15 @@ class SyncDefinitions(Command):
 
     files: dict[str, str]
     canary_percent: int | None = Field(default=None, ge=1, le=99)
+    listings: dict[str, ServerListing] = Field(default_factory=dict)
+
+
+class InspectServers(Command):
+    """Ask the MCP servers that a folder declares which tools they have, where they can be reached now."""
+
+    subject: ClassVar[str] = "ask.effects.inspect_servers"
+
+    files: dict[str, str]
 
 
 class PromoteDefinition(Command):
@@ -185,6 +202,57 @@ class AnswerDecision(Command):
     outcome: DecisionOutcome
     comment: str | None = Field(default=None, max_length=20_000)
     revised_artifact: JsonValue = None
+    answer: JsonValue = None
+    shown: Sha256 | None = None
+
+
+class ReassignDecision(Command):
+    """Let a user answer in the place of another, who has left or is away, or beside those who may."""
+
+    subject: ClassVar[str] = "ask.decision.reassign"
+
+    decision_id: UUID
+    from_user: UUID | None = None
+    to_user: UserRef
+    reason: str | None = Field(default=None, max_length=2_000)
+
+
+class SettleEffect(Command):
+    """Say what became of an effect in doubt. `landed` may name the record's reference."""
+
+    subject: ClassVar[str] = "ask.effects.settle"
+
+    effect_id: UUID
+    verdict: SettleVerdict
+    reference: str | None = Field(default=None, max_length=2_000)
+    comment: str | None = Field(default=None, max_length=20_000)
+
+
+class ProbeEffect(Command):
+    """Ask the target now whether an effect in doubt is there."""
+
+    subject: ClassVar[str] = "ask.effects.probe"
+
+    effect_id: UUID
+
+
+class RetryNotice(Command):
+    """Send a notice that failed or is in doubt once more."""
+
+    subject: ClassVar[str] = "ask.effects.retry_notice"
+
+    notice_id: UUID
+
+
+class NoteFailingSource(Command):
+    """Deliveries of a source are refused again and again. The principal is the door itself."""
+
+    subject: ClassVar[str] = "ask.effects.note_failing_source"
+
+    source_id: str
+    reason: str
+    refused: int
+    since: Instant
 
 
 COMMANDS: dict[str, type[Command]] = {
@@ -207,5 +275,11 @@ COMMANDS: dict[str, type[Command]] = {
         PauseSchedule,
         ResumeSchedule,
         AnswerDecision,
+        ReassignDecision,
+        InspectServers,
+        SettleEffect,
+        ProbeEffect,
+        RetryNotice,
+        NoteFailingSource,
     )
 }

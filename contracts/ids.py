@@ -71,6 +71,26 @@ def server(tenant_group: UUID, server_id: str) -> UUID:
     return derive("server", tenant_group, server_id)
 
 
+def channel(tenant_group: UUID, channel_id: str) -> UUID:
+    """A channel that notices of this tenant group go out by."""
+    return derive("channel", tenant_group, channel_id)
+
+
+def back_link(effect: UUID) -> UUID:
+    """The effect that links a written record back to its run."""
+    return derive("back_link", effect)
+
+
+def notice(tenant_group: UUID, channel_id: str, about: str, subject: UUID, number: int, recipient: str = "") -> UUID:
+    """What a channel says to a recipient of the fact with this number in the subject's stream."""
+    return derive("notice", tenant_group, channel_id, about, subject, number, recipient)
+
+
+def grant(tenant_group: UUID, user: UUID, server_id: str) -> UUID:
+    """A user's grant for an MCP server: one at a time."""
+    return derive("grant", tenant_group, user, server_id)
+
+
 def tenant_group(name: str) -> UUID:
     return derive("tenant_group", name)
 

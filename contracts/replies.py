@@ -4,9 +4,17 @@ from typing import Generic, Literal, TypeVar
 from uuid import UUID
 
 from contracts.base import Frozen, Sha256
+from contracts.commands import ServerListing
 from contracts.events.inbound import ResumedRun, SkippedTrigger, StartedRun
 from minutebook.models.problem import Problem
-from minutebook.models.states import DecisionOutcome, RunState, ScheduleState
+from minutebook.models.states import (
+    DecisionOutcome,
+    DecisionState,
+    EffectState,
+    NoticeState,
+    RunState,
+    ScheduleState,
+)
 
 R = TypeVar("R", bound=Frozen)
 
@@ -20,14 +28,23 @@ class RunChanged(Frozen):
 
 
 class SyncedThing(Frozen):
-    kind: Literal["workflow", "source", "server"]
+    kind: Literal["workflow", "source", "server", "channel"]
     id: str
     hash: Sha256
     changed: bool
 
 
 class DefinitionsSynced(Frozen):
+    """`warnings` say what could not be checked, such as the tools of a server that did not answer."""
+
     synced: tuple[SyncedThing, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class ServersInspected(Frozen):
+    """By server id."""
+
+    listings: dict[str, ServerListing]
 
 
 class DefinitionChanged(Frozen):
@@ -57,10 +74,41 @@ class ScheduleChanged(Frozen):
 
 
 class DecisionAccepted(Frozen):
+    """The answer was taken. A vote that did not end it leaves the decision open, with so many of the approvals."""
+
     decision_id: UUID
     run_id: UUID
     outcome: DecisionOutcome
     revised: bool
+    state: DecisionState = "answered"
+    approvals: int = 1
+    needed: int = 1
+
+
+class DecisionChanged(Frozen):
+    """Reply of reassign."""
+
+    decision_id: UUID
+    state: DecisionState
+
+
+class EffectChanged(Frozen):
+    """Reply of settle and probe. `message` is what the target said, where it was asked."""
+
+    effect_id: UUID
+    run_id: UUID
+    state: EffectState
+    reference: str | None
+    message: str | None = None
+
+
+class NoticeChanged(Frozen):
+    notice_id: UUID
+    state: NoticeState
+
+
+class SourceNoted(Frozen):
+    source_id: str
 
 
 class Reply(Frozen, Generic[R]):

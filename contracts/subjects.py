@@ -14,6 +14,7 @@ OWNER_OF: dict[str, Owner] = {
     "inbound": "ingest",
     "wait": "ingest",
     "effect": "effects",
+    "notice": "effects",
     "schedule": "scheduler",
     "admission": "scheduler",
 }
@@ -82,6 +83,7 @@ DURABLES: tuple[DurableSpec, ...] = (
             "history.effect.succeeded",
             "history.effect.failed",
             "history.effect.in_doubt",
+            "history.effect.settled",
             "history.wait.matched",
             "history.admission.granted",
             "history.admission.queued",
@@ -102,7 +104,16 @@ DURABLES: tuple[DurableSpec, ...] = (
     DurableSpec(
         "decision-history",
         "HISTORY",
-        ("history.run.cancelled", "history.run.failed", "history.run.completed", "history.run.step_failed"),
+        (
+            "history.decision.opened",
+            "history.decision.escalated",
+            "history.identity.user_deactivated",
+            "history.run.cancelled",
+            "history.run.failed",
+            "history.run.completed",
+            "history.run.step_failed",
+            "history.run.step_skipped",
+        ),
         "decision",
     ),
     DurableSpec("decision-wake", "WAKE", ("wake.decision",), "decision"),
@@ -114,7 +125,21 @@ DURABLES: tuple[DurableSpec, ...] = (
             "history.run.step_writing",
             "history.run.resumed",
             "history.run.cancelled",
+        ),
+        "effects",
+    ),
+    DurableSpec(
+        "effects-notices",
+        "HISTORY",
+        (
+            "history.decision.opened",
+            "history.decision.reminded",
+            "history.decision.escalated",
+            "history.effect.in_doubt",
+            "history.run.suspended",
             "history.run.failed",
+            "history.notice.raised",
+            "history.notice.rearmed",
         ),
         "effects",
     ),
@@ -155,11 +180,9 @@ OVERHEARD: frozenset[str] = frozenset(
         "run.parked",
         "run.suspended",
         "run.failed",
-        "decision.reminded",
-        "decision.escalated",
     )
 )
-"""What is listened to beside the durables: by the door for callers who wait, by whoever brings reminders to people."""
+"""What is listened to beside the durables, by the door for callers who wait."""
 
 HEARD: frozenset[str] = OVERHEARD | {
     subject for durable in DURABLES if durable.stream == "HISTORY" for subject in durable.subjects

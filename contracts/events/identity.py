@@ -3,7 +3,8 @@
 from typing import Literal
 from uuid import UUID
 
-from contracts.base import Event, Instant
+from contracts.base import Actor, Event, Instant
+from contracts.events.run import UserRef
 from contracts.registry import event
 
 
@@ -61,6 +62,58 @@ class KeyRevoked(Event):
     pass
 
 
+@event("identity.user_erased")
+class UserErased(Event):
+    """The key of the person's fields is destroyed: what the history says of them by name cannot be read any more."""
+
+    by: Actor
+    reason: str
+
+
+@event("identity.grant_given")
+class GrantGiven(Event):
+    """A user's credential for an MCP server. It is sealed in `grant_secrets` under `secret_id`, never here."""
+
+    user_id: UUID
+    server_id: str
+    secret_id: UUID
+    expires_at: Instant | None
+    by: Actor
+
+
+@event("identity.grant_revoked")
+class GrantRevoked(Event):
+    by: Actor
+
+
+@event("identity.delegated")
+class Delegated(Event):
+    """`to_user` may decide as `from_user` may, between two moments; only under `roles` where some are named."""
+
+    from_user: UserRef
+    to_user: UserRef
+    starts_at: Instant
+    ends_at: Instant
+    roles: tuple[str, ...]
+    by: Actor
+
+
+@event("identity.delegation_ended")
+class DelegationEnded(Event):
+    by: Actor
+
+
 IdentityEvent = (
-    TenantGroupCreated | TenantCreated | ProjectCreated | UserRegistered | UserDeactivated | KeyMinted | KeyRevoked
+    TenantGroupCreated
+    | TenantCreated
+    | ProjectCreated
+    | UserRegistered
+    | UserDeactivated
+    | UserErased
+    | KeyMinted
+    | KeyRevoked
+    | GrantGiven
+    | GrantRevoked
+    | Delegated
+    | DelegationEnded
 )

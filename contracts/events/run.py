@@ -256,10 +256,31 @@ class RunBranchesEntered(Event):
 
 @event("run.step_succeeded")
 class RunStepSucceeded(Event):
+    """`by` is the person who decided or completed it."""
+
     step: str
     output: BlobRef | None = None
     outcome: DecisionOutcome | None = None
     cost_microdollars: Microdollars = 0
+    by: Actor | None = None
+
+
+@event("run.step_skipped")
+class RunStepSkipped(Event):
+    """The step is passed over: it timed out and the run goes on elsewhere, or it stands before where that is."""
+
+    step: str
+    reason: str
+
+
+@event("run.approval_expired")
+class RunApprovalExpired(Event):
+    """The approval of `step` had gone stale when `write` was to use it: it is asked for again."""
+
+    step: str
+    write: str
+    approved_at: Instant
+    valid_until: Instant
 
 
 @event("run.step_retrying")
@@ -377,6 +398,8 @@ RunEvent = (
     | RunStepWriting
     | RunBranchesEntered
     | RunStepSucceeded
+    | RunStepSkipped
+    | RunApprovalExpired
     | RunStepRetrying
     | RunStepFailed
     | RunArtifactApproved

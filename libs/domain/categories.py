@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from libs.domain import admission, attempt, decision, definition, effect, identity, inbound, run, schedule, wait
+from libs.domain import admission, attempt, decision, definition, effect, identity, inbound, notice, run, schedule, wait
 from libs.domain.core import Category
 
 CATEGORIES: Final[Mapping[str, Category[Any]]] = {
@@ -16,6 +16,7 @@ CATEGORIES: Final[Mapping[str, Category[Any]]] = {
         effect.CATEGORY,
         identity.CATEGORY,
         inbound.CATEGORY,
+        notice.CATEGORY,
         run.CATEGORY,
         schedule.CATEGORY,
         wait.CATEGORY,

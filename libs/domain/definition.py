@@ -1,4 +1,4 @@
-"""What a tenant group has declared: a workflow, an event source or an MCP server. One stream each."""
+"""What a tenant group has declared: a workflow, a source, an MCP server or a channel. One stream each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,10 +11,11 @@ from contracts.events import definition as e
 from libs.domain.access import is_administrator
 from libs.domain.core import NOTHING, Category, Decided, facts, never, no_run
 from libs.domain.lifecycle import DEFINITION, terminal
-from libs.language.model import Bundle, EventTrigger, ScheduleTrigger, Server, Source
+from libs.language.model import Bundle, Channel, EventTrigger, ScheduleTrigger, Server, Source, Tool
 from minutebook.models.problem import ProblemItem
 
-Declared = e.DefinitionSynced | e.SourceSynced | e.ServerSynced
+Declared = e.DefinitionSynced | e.SourceSynced | e.ServerSynced | e.ChannelSynced
+Kind = Literal["workflow", "source", "server", "channel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class State:
     """
 
     status: str = "absent"
-    kind: Literal["workflow", "source", "server", ""] = ""
+    kind: Kind | Literal[""] = ""
     current: Declared | None = None
     canary: e.DefinitionSynced | None = None
     hashes: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class Declare(Frozen):
     """Make a version of one thing the current one, or the canary. `bundle` is where a workflow's content is kept."""
 
     principal: Principal
-    thing: Bundle | Source | Server
+    thing: Bundle | Source | Server | Channel
     bundle: BlobRef | None = None
     content: bytes = b""
     canary_percent: int | None = None
@@ -146,17 +147,55 @@ def _event(command: Declare, now: datetime) -> Declared:
                 window_seconds=source.window.total_seconds(),
             )
         case Server() as server:
-            return e.ServerSynced(
+            return _server(server, now)
+        case Channel() as channel:
+            return e.ChannelSynced(
                 at=now,
-                server_id=server.id,
-                url_ref=server.url_ref,
-                token_ref=server.token_ref,
-                tools=tuple(
-                    e.ToolDeclaration(name=t.name, reference=t.reference, timeout_seconds=t.timeout.total_seconds())
-                    for t in server.tools
-                ),
-                hash=server.hash,
+                channel_id=channel.id,
+                kind=channel.kind,
+                url_ref=channel.url_ref,
+                secret_ref=channel.secret_ref,
+                about=channel.about,
+                roles=channel.roles,
+                definitions=channel.definitions,
+                sender=channel.sender,
+                to=channel.to,
+                holders=channel.holders,
+                hash=channel.hash,
             )
+
+
+def _server(server: Server, now: datetime) -> e.ServerSynced:
+    rate, breaker = server.rate_limit, server.circuit_breaker
+    return e.ServerSynced(
+        at=now,
+        server_id=server.id,
+        transport=server.transport,
+        url_ref=server.url_ref,
+        token_ref=server.token_ref,
+        command=server.command,
+        env=server.env,
+        grants=server.grants,
+        grant_env=server.grant_env,
+        tools=tuple(_tool(tool) for tool in server.tools),
+        concurrency=server.concurrency,
+        rate_calls=None if rate is None else rate.calls,
+        rate_seconds=None if rate is None else rate.per.total_seconds(),
+        breaker_failures=breaker.failures,
+        breaker_cooldown_seconds=breaker.cooldown.total_seconds(),
+        hash=server.hash,
+    )
+
+
+def _tool(tool: Tool) -> e.ToolDeclaration:
+    return e.ToolDeclaration(
+        name=tool.name,
+        reference=tool.reference,
+        timeout_seconds=tool.timeout.total_seconds(),
+        idempotency_argument=tool.idempotency_argument,
+        probe=None if tool.probe is None else e.ProbeDeclaration(**tool.probe.model_dump()),
+        back_link=None if tool.back_link is None else e.BackLinkDeclaration(**tool.back_link.model_dump()),
+    )
 
 
 def evolve(state: State, event: Event) -> State:
@@ -170,6 +209,8 @@ def evolve(state: State, event: Event) -> State:
             return _declared(state, event, "source")
         case e.ServerSynced():
             return _declared(state, event, "server")
+        case e.ChannelSynced():
+            return _declared(state, event, "channel")
         case _:
             return state
 
@@ -182,7 +223,7 @@ def _version(state: State, event: e.DefinitionSynced) -> State:
     return replace(_declared(state, event, "workflow"), canary=None, versions=versions)
 
 
-def _declared(state: State, event: Declared, kind: Literal["workflow", "source", "server"]) -> State:
+def _declared(state: State, event: Declared, kind: Kind) -> State:
     return replace(state, status="active", kind=kind, current=event, hashes=(*state.hashes, event.hash))
 
 
@@ -201,6 +242,8 @@ def _columns(state: State) -> Mapping[str, Any]:
             name = current.source_id
         case e.ServerSynced():
             name = current.server_id
+        case e.ChannelSynced():
+            name = current.channel_id
     return {
         "kind": state.kind,
         "name": name,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, assert_never
+from typing import Any, Final, Literal, assert_never
 from uuid import UUID
 
 from pydantic import Field
@@ -56,6 +56,7 @@ class State:
     response: BlobRef | None = None
     failure_class: FailureClass | None = None
     message: str | None = None
+    kind: Literal["write", "back_link"] = "write"
 
 
 class Begin(Frozen):
@@ -130,7 +131,8 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
         case Begin():
             if state.status != "declared":
                 return NOTHING
-            pending = EffectPending(at=now, claim=command.claim, arm=max(state.arm, command.arm))
+            arm = max(state.arm, command.arm)
+            pending = EffectPending(at=now, claim=command.claim, arm=arm, over_at=now + OVERDUE_AFTER)
             return facts(pending, guards=(Guard("run", state.run_id, lifecycle.RUN_ACTIVE),))
         case Finish() | Fail() | Doubt():
             return _report(command, state, now)
@@ -190,6 +192,7 @@ def evolve(state: State, event: Event) -> State:
                 tool=event.tool,
                 arguments=event.arguments,
                 owner=event.owner,
+                kind=event.kind,
             )
         case EffectPending():
             return replace(state, status="pending", claim=event.claim, arm=event.arm, pending_at=event.at)
@@ -251,6 +254,7 @@ def _columns(state: State) -> Mapping[str, Any]:
         "system": state.system,
         "tool": state.tool,
         "reference": state.reference,
+        "kind": state.kind,
     }
 
 

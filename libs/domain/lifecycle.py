@@ -28,15 +28,16 @@ RUN: Final = _edges(
 )
 
 STEP: Final = _edges(
-    pending="delayed queued waiting writing succeeded failed",
-    delayed="queued waiting writing succeeded failed cancelled",
+    pending="delayed queued waiting writing succeeded failed skipped",
+    delayed="queued waiting writing succeeded failed cancelled skipped",
     queued="queued succeeded retrying failed cancelled",
-    waiting="waiting queued writing succeeded failed cancelled",
+    waiting="waiting queued writing succeeded failed cancelled skipped",
     writing="writing succeeded retrying failed cancelled",
     retrying="queued writing failed cancelled",
     succeeded="pending",
     failed="queued waiting writing succeeded pending",
     cancelled="pending",
+    skipped="pending",
 )
 
 ATTEMPT: Final = _edges(
@@ -52,7 +53,7 @@ DECISION: Final = _edges(absent="open", open="answered withdrawn", answered="", 
 
 EFFECT: Final = _edges(
     absent="declared",
-    declared="pending failed cancelled",
+    declared="pending failed cancelled in_doubt",
     pending="succeeded failed in_doubt",
     failed="declared",
     in_doubt="succeeded declared failed",
@@ -70,7 +71,17 @@ ADMISSION: Final = _edges(absent="busy", busy="idle", idle="busy")
 
 DEFINITION: Final = _edges(absent="active", active="")
 
-IDENTITY: Final = _edges(absent="active", active="inactive", inactive="")
+IDENTITY: Final = _edges(absent="active", active="inactive", inactive="active")
+"""What was ended stays so, but for a grant, which may be given again."""
+
+NOTICE: Final = _edges(
+    absent="due",
+    due="sending failed",
+    sending="sent due failed in_doubt",
+    failed="due",
+    in_doubt="due",
+    sent="",
+)
 
 LIFECYCLES: Final[Mapping[str, Edges]] = {
     "run": RUN,
@@ -84,6 +95,7 @@ LIFECYCLES: Final[Mapping[str, Edges]] = {
     "admission": ADMISSION,
     "definition": DEFINITION,
     "identity": IDENTITY,
+    "notice": NOTICE,
 }
 
 RUN_OPEN: Final = frozenset({"created", "running", "waiting_decision", "waiting_event", "waiting_timer", "suspended"})

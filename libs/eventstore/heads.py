@@ -19,6 +19,7 @@ LOCK_ORDER: Final = (
     "attempt",
     "decision",
     "effect",
+    "notice",
 )
 """Every statement locks head rows category by category in this order, and by stream id in each: no two can deadlock."""
 
@@ -151,6 +152,17 @@ HEADS: Final[Mapping[str, Heads]] = {
             system="text",
             tool="text",
             reference="text?",
+            kind="text",
+        ),
+        _heads(
+            "notice",
+            claimable=True,
+            run_id="uuid?",
+            about="text",
+            subject="uuid",
+            channel="text",
+            tries="int",
+            raised_at="timestamptz",
         ),
     )
 }

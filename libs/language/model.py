@@ -7,7 +7,7 @@ from pydantic import Field
 
 from contracts.base import Frozen, JsonObject, Microdollars, Sha256
 from contracts.events.run import RoleBinding
-from minutebook.models.states import DecisionOutcome, FailureAction, FailureClass
+from minutebook.models.states import ChannelKind, DecisionOutcome, FailureAction, FailureClass, NoticeAbout
 
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 """Keys of stages, steps and branches; unique in their workflow. Dashes are for ids only."""
@@ -64,7 +64,27 @@ class AgentStep(Frozen):
     loop_max: int | None = Field(default=None, ge=1, le=20)
 
 
+class Approvals(Frozen):
+    """How many must approve: `need` in all, and of the holders of each role in `groups` at least so many.
+
+    `distinct`: a person approves once, however many roles they hold. `veto` `any`: the first answer that is no approval
+    ends it; `none`: it goes on until the approvals that are needed cannot come any more.
+    """
+
+    need: int = Field(ge=1, le=20)
+    distinct: bool = True
+    groups: dict[str, int] = Field(default_factory=dict)
+    veto: Literal["any", "none"] = "any"
+
+
 class DecisionStep(Frozen):
+    """A judgement on an artefact; with `question` or `form`, a question whose answer object is the step's output.
+
+    `barred` (`not:` in the file) holds `initiator`, `reviser` and keys of earlier steps whose deciders may not answer.
+    When `timeout` passes the step takes `timeout_answer` as its answer, goes on at `on_timeout` (`on: {timeout: ...}`),
+    or fails. An approval is good for `approval_valid_for`; a write that comes later has it asked for again.
+    """
+
     kind: Literal["decision"] = "decision"
     key: Key
     name: str | None = None
@@ -76,6 +96,13 @@ class DecisionStep(Frozen):
     on: dict[DecisionOutcome, str] = Field(default_factory=dict)
     due: timedelta | None = None
     escalate_to: str | None = None
+    approvals: Approvals | None = None
+    barred: tuple[str, ...] = ()
+    approval_valid_for: timedelta | None = None
+    question: str | None = None
+    form: str | None = Field(default=None, description="path of the JSON Schema that the answer must fit")
+    timeout_answer: JsonObject | None = None
+    on_timeout: str | None = None
 
 
 class ManualStep(Frozen):
@@ -281,22 +308,92 @@ class Source(Frozen):
     hash: Sha256
 
 
+class Probe(Frozen):
+    """How the target is asked whether a write is there: a tool that reads, and what one of its `items` must be like.
+
+    `match` maps dotted paths of an item to the values that they must have. Texts of `args` and `match` interpolate
+    `{{args.*}}`, the write's own, `{{key}}` and `{{run_id}}`. `absent` says what it means that none is found.
+    """
+
+    tool: str
+    args: JsonObject = Field(default_factory=dict)
+    items: str | None = None
+    match: JsonObject
+    reference: str | None = None
+    absent: Literal["in_doubt", "not_landed"] = "in_doubt"
+
+
+class BackLink(Frozen):
+    """Links a written record to its run. Its `args` may say `{{reference}}` and `{{run_url}}` too."""
+
+    tool: str
+    args: JsonObject
+
+
 class Tool(Frozen):
     """A declared tool. `reference` is the dotted path of the record's reference in the tool's structured result."""
 
     name: str
     reference: str | None = None
     timeout: timedelta = timedelta(seconds=30)
+    idempotency_argument: str | None = None
+    probe: Probe | None = None
+    back_link: BackLink | None = None
+
+
+class RateLimit(Frozen):
+    calls: int = Field(ge=1, le=10_000)
+    per: timedelta
+
+
+class CircuitBreaker(Frozen):
+    """After `failures` calls in a row that were not sent, none is tried for `cooldown`."""
+
+    failures: int = Field(default=5, ge=1, le=100)
+    cooldown: timedelta = timedelta(seconds=30)
 
 
 class Server(Frozen):
-    """An MCP server over streamable HTTP. `url_ref` and `token_ref` name settings, so no address is in the hash."""
+    """An MCP server over streamable HTTP, or one that is started as a command and spoken to over its pipes.
+
+    `url_ref`, `token_ref` and the values of `env` name secrets, so no address is in the hash. `grants` says whether a
+    write authenticates with a grant of its run's owner: `required`, `optional` (else with `token_ref`), or `none`. Over
+    stdio a grant is handed to the command in the environment variable `grant_env`.
+    """
 
     id: Id
     name: str | None = None
-    url_ref: str
+    transport: Literal["streamable_http", "stdio"] = "streamable_http"
+    url_ref: str | None = None
     token_ref: str | None = None
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    grants: Literal["required", "optional", "none"] = "optional"
+    grant_env: str | None = None
     tools: tuple[Tool, ...]
+    concurrency: int | None = Field(default=None, ge=1, le=100)
+    rate_limit: RateLimit | None = None
+    circuit_breaker: CircuitBreaker = CircuitBreaker()
+    hash: Sha256
+
+
+class Channel(Frozen):
+    """Where notices go. `url_ref` names the secret that holds the address, `secret_ref` that signs a webhook.
+
+    `about` says of what; where `roles` or `definitions` are named, only of decisions for these roles and of runs of
+    these workflows. An e-mail goes to the addresses in `to`, and with `holders` to those who may answer the decision.
+    """
+
+    id: Id
+    kind: ChannelKind
+    url_ref: str
+    secret_ref: str | None = None
+    about: tuple[NoticeAbout, ...]
+    roles: tuple[str, ...] = ()
+    definitions: tuple[str, ...] = ()
+    sender: str | None = None
+    to: tuple[str, ...] = ()
+    holders: bool = False
     hash: Sha256
 
 
@@ -306,3 +403,4 @@ class Folder(Frozen):
     workflows: tuple[Bundle, ...] = ()
     sources: tuple[Source, ...] = ()
     servers: tuple[Server, ...] = ()
+    channels: tuple[Channel, ...] = ()

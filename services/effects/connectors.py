@@ -84,6 +84,7 @@ class Connectors:
         if arguments is None:
             return Refusal("missing_data", "the arguments are not in the record")
         try:
+            assert server.url_ref is not None, "a server over HTTP has an address"
             url = self._secrets.require(server.url_ref)
             token = self._secrets.require(server.token_ref) if server.token_ref is not None else None
         except Unavailable as error:

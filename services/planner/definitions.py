@@ -14,7 +14,7 @@ from libs.domain import definition
 from libs.domain.access import is_administrator
 from libs.eventstore.port import EventStore
 from libs.language.loader import load_folder
-from libs.language.model import Bundle, Folder, Server, Source
+from libs.language.model import Bundle, Channel, Folder, Server, Source
 from libs.owner import Item, Owner, Publisher
 
 Loader = Callable[[Mapping[str, str]], Awaitable[Folder]]
@@ -83,7 +83,7 @@ class Definitions:
             raise result
         return DefinitionChanged(definition_id=ask.definition_id, hash=ask.hash)
 
-    def _item(self, ask: SyncDefinitions, thing: Bundle | Source | Server) -> Item[definition.Command]:
+    def _item(self, ask: SyncDefinitions, thing: Bundle | Source | Server | Channel) -> Item[definition.Command]:
         ref, content, percent = None, b"", None
         if isinstance(thing, Bundle):
             ref, content = blob(thing.model_dump(mode="json"))
@@ -101,12 +101,12 @@ class Definitions:
         )
 
 
-def _things(folder: Folder) -> list[Bundle | Source | Server]:
-    """Sources and servers first: workflows name them."""
-    return [*folder.sources, *folder.servers, *folder.workflows]
+def _things(folder: Folder) -> list[Bundle | Source | Server | Channel]:
+    """Workflows last: they name sources and servers."""
+    return [*folder.sources, *folder.servers, *folder.channels, *folder.workflows]
 
 
-def _name(thing: Bundle | Source | Server) -> tuple[str, str]:
+def _name(thing: Bundle | Source | Server | Channel) -> tuple[str, str]:
     match thing:
         case Bundle():
             return "workflow", thing.definition.id
@@ -114,9 +114,11 @@ def _name(thing: Bundle | Source | Server) -> tuple[str, str]:
             return "source", thing.id
         case Server():
             return "server", thing.id
+        case Channel():
+            return "channel", thing.id
 
 
-def _stream(principal: Principal, thing: Bundle | Source | Server) -> UUID:
+def _stream(principal: Principal, thing: Bundle | Source | Server | Channel) -> UUID:
     match thing:
         case Bundle():
             return ids.definition(principal.tenant_group, thing.definition.id)
@@ -124,9 +126,11 @@ def _stream(principal: Principal, thing: Bundle | Source | Server) -> UUID:
             return ids.source(thing.id)
         case Server():
             return ids.server(principal.tenant_group, thing.id)
+        case Channel():
+            return ids.channel(principal.tenant_group, thing.id)
 
 
-def _explained(error: MinutebookError, thing: Bundle | Source | Server) -> MinutebookError:
+def _explained(error: MinutebookError, thing: Bundle | Source | Server | Channel) -> MinutebookError:
     if isinstance(thing, Source) and error.status == 404:
         return Rejected(
             "source.taken",

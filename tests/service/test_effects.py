@@ -122,7 +122,8 @@ async def test_an_answer_that_never_came_is_in_doubt_and_never_called_again(worl
 async def test_what_a_crash_left_pending_is_in_doubt_once_no_call_can_be_under_way(world: World) -> None:
     _, bus = await world.service()
     effect_id = await world.declare(await world.run())
-    pending = EffectPending(at=await world.record.store.now(), claim=uuid4(), arm=0)
+    now = await world.record.store.now()
+    pending = EffectPending(at=now, claim=uuid4(), arm=0, over_at=now + effect.OVERDUE_AFTER)
     await world.record.plant(effect.CATEGORY, effect_id, pending)
     await bus.wake("effects", "effect", effect_id)
     assert (await world.record.state(effect.CATEGORY, effect_id)).status == "pending"

@@ -165,7 +165,12 @@ class Shop:
             if answered
             else EffectInDoubt(at=now, claim=claim, reason="no answer")
         )
-        await self.record.plant(effect.CATEGORY, effect_id, EffectPending(at=now, claim=claim, arm=0), verdict)
+        await self.record.plant(
+            effect.CATEGORY,
+            effect_id,
+            EffectPending(at=now, claim=claim, arm=0, over_at=now + effect.OVERDUE_AFTER),
+            verdict,
+        )
         await self.wake(self.runs[fate])
 
     async def wake(self, run_id: UUID) -> None:

@@ -170,7 +170,7 @@ class World:
 
     async def written(self, run_id: UUID, step: str, response: JsonValue) -> run.State:
         effect_id, now = await self.open(run_id, step), await self.record.store.now()
-        pending = EffectPending(at=now, claim=effect_id, arm=0)
+        pending = EffectPending(at=now, claim=effect_id, arm=0, over_at=now + effect.OVERDUE_AFTER)
         done = EffectSucceeded(at=now, claim=effect_id, reference=None, response=await self.record.keep(response))
         return await self.tell(run_id, "effect.succeeded", effect.CATEGORY, effect_id, pending, done)
 

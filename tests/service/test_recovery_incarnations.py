@@ -104,10 +104,15 @@ async def plant_everywhere(record: Record) -> tuple[set[UUID], set[UUID]]:
     settled = {uuid4(): (opened, answered)}
     await record.plant_all(decision.CATEGORY, {**decisions, **settled})
 
-    effects = {uuid4(): (declared(now),), uuid4(): (declared(now), EffectPending(at=now, claim=uuid4(), arm=0))}
+    effects = {
+        uuid4(): (declared(now),),
+        uuid4(): (declared(now), EffectPending(at=now, claim=uuid4(), arm=0, over_at=now + effect.OVERDUE_AFTER)),
+    }
     claim = uuid4()
     done = EffectSucceeded(at=now, claim=claim, reference=None, response=REF)
-    written = {uuid4(): (declared(now), EffectPending(at=now, claim=claim, arm=0), done)}
+    written = {
+        uuid4(): (declared(now), EffectPending(at=now, claim=claim, arm=0, over_at=now + effect.OVERDUE_AFTER), done)
+    }
     await record.plant_all(effect.CATEGORY, {**effects, **written})
     return {*runs, *decisions, *effects}, {*over, *settled, *written}
 

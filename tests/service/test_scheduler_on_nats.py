@@ -104,7 +104,8 @@ async def test_a_hundred_envelopes_of_one_effect_make_one_call(stack: Stack) -> 
 
 async def test_an_effect_that_a_crash_left_pending_comes_to_its_doubt_by_the_clock_alone(stack: Stack) -> None:
     effect_id = await stack.world.declare(await stack.world.run())
-    pending = EffectPending(at=await stack.world.record.store.now(), claim=uuid4(), arm=0)
+    now = await stack.world.record.store.now()
+    pending = EffectPending(at=now, claim=uuid4(), arm=0, over_at=now + effect.OVERDUE_AFTER)
     await stack.world.record.plant(effect.CATEGORY, effect_id, pending)
     await stack.start("effects", "scheduler")
     await stack.world.record.shift(effect.OVERDUE_AFTER)

@@ -123,7 +123,7 @@ async def test_a_woken_effect_that_failed_is_armed_again_as_its_run_asked_though
         "effect",
         effect_id,
         f.EffectDeclared(at=at, run_id=run_id, step="w", key="k", system="s", tool="t", arguments=DIGEST, owner=OWNER),
-        f.EffectPending(at=at, claim=claim, arm=0),
+        f.EffectPending(at=at, claim=claim, arm=0, over_at=at + effect.OVERDUE_AFTER),
         f.EffectFailed(at=at, claim=claim, failure_class="connector_unavailable", message="nobody listens"),
     )
     settings = Settings(postgres_dsn="postgresql://nowhere", nats_url="nats://nowhere")

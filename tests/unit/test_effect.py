@@ -52,7 +52,7 @@ DECLARED = EffectDeclared(
     arguments=blob({"title": "A title"})[0],
     owner=UserRef(id=uuid4(), email="sam@example.com"),
 )
-PENDING = EffectPending(at=NOW, claim=CLAIM, arm=0)
+PENDING = EffectPending(at=NOW, claim=CLAIM, arm=0, over_at=NOW + OVERDUE_AFTER)
 FAILED = EffectFailed(at=NOW, claim=CLAIM, failure_class="connector_unavailable", message="refused")
 DOUBT = EffectInDoubt(at=NOW, claim=CLAIM, reason="no answer")
 SUCCEEDED = EffectSucceeded(at=NOW, claim=CLAIM, reference="https://example.com/pull/7", response=RESPONSE)
@@ -115,7 +115,7 @@ def test_another_call_may_not_report(command: Command) -> None:
 
 def test_the_arm_that_the_run_asks_for_counts_when_no_call_was_announced() -> None:
     (event,) = decide(Begin(claim=CLAIM, arm=2), given(DECLARED), NOW).events
-    assert event == EffectPending(at=NOW, claim=CLAIM, arm=2)
+    assert event == EffectPending(at=NOW, claim=CLAIM, arm=2, over_at=NOW + OVERDUE_AFTER)
 
 
 def test_a_sent_call_without_an_answer_is_in_doubt_once() -> None:
@@ -143,7 +143,14 @@ def test_a_failed_effect_is_armed_once_per_arm() -> None:
     assert decide(Rearm(arm=1), failed, NOW).events == (rearmed,)
     state = given(DECLARED, PENDING, FAILED, rearmed)
     assert (state.status, state.claim, state.failure_class) == ("declared", None, None)
-    again = given(DECLARED, PENDING, FAILED, rearmed, EffectPending(at=NOW, claim=OTHER, arm=1), FAILED)
+    again = given(
+        DECLARED,
+        PENDING,
+        FAILED,
+        rearmed,
+        EffectPending(at=NOW, claim=OTHER, arm=1, over_at=NOW + OVERDUE_AFTER),
+        FAILED,
+    )
     assert decide(Rearm(arm=1), again, NOW) == NOTHING
 
 

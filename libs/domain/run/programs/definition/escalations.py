@@ -22,6 +22,8 @@ def goes_on(walk: Walk, key: str) -> bool:
     if not isinstance(child, State) or child.outcome is None:
         return False
     match child.outcome:
+        case "answer":
+            return False  # only a question takes one
         case "approve" if record.failure_class == "gate_failed":
             walk.emit(
                 e.RunStepSucceeded(at=walk.now, step=key, outcome="approve", output=child.revised or child.artifact)

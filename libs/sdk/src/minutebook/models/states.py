@@ -25,11 +25,25 @@ StepState = Literal[
     "succeeded",
     "failed",
     "cancelled",
+    "skipped",  # passed over: what it was to follow timed out
 ]
 AttemptState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 DecisionState = Literal["open", "answered", "withdrawn"]
-DecisionOutcome = Literal["approve", "request_changes", "reject", "cancel"]
+DecisionOutcome = Literal["approve", "request_changes", "reject", "cancel", "answer"]
+"""`answer` is that of a question alone, which has no artefact to judge."""
 EffectState = Literal["declared", "pending", "succeeded", "failed", "in_doubt", "cancelled"]
+SettleVerdict = Literal["landed", "not_landed", "try_again"]
+NoticeState = Literal["due", "sending", "sent", "failed", "in_doubt"]
+NoticeAbout = Literal[
+    "decision.opened",
+    "decision.reminded",
+    "decision.escalated",
+    "effect.in_doubt",
+    "run.suspended",
+    "run.failed",
+    "source.failing",
+]
+ChannelKind = Literal["webhook", "email", "slack", "teams"]
 InboundState = Literal["received", "routed"]
 WaitState = Literal["opening", "open", "matched", "closed"]
 ScheduleState = Literal["active", "paused", "retired"]
@@ -52,15 +66,19 @@ __all__ = [
     "AdmissionState",
     "ArtifactState",
     "AttemptState",
+    "ChannelKind",
     "DecisionOutcome",
     "DecisionState",
     "EffectState",
     "FailureAction",
     "FailureClass",
     "InboundState",
+    "NoticeAbout",
+    "NoticeState",
     "RunOutcome",
     "RunState",
     "ScheduleState",
+    "SettleVerdict",
     "StepKind",
     "StepState",
     "TriggerKind",
