@@ -20,6 +20,7 @@ from libs.postgres.migrate import migrate
 from libs.postgres.pool import APP_ROLE, open_pool
 from libs.process import Service
 from libs.process.tools import open_tools
+from libs.sealing import KEY_REF
 from minutebook.client import Client
 from minutebook.folder import read_folder
 from services.api.identity import Identity
@@ -146,6 +147,7 @@ class Stack:
         self.webhook_secret = data.secret("jira webhook")
         secrets = {
             "jira_webhook_secret": self.webhook_secret,
+            KEY_REF: data.secret("sealing key"),
             **{f"{server}_mcp_url": f"{target.url}/mcp" for server in SANDBOXED},
             **{f"{server}_mcp_token": data.secret("sandbox") for server in SANDBOXED},
             "anthropic_api_key": _provider_key() if self._options.live else "scripted",

@@ -60,6 +60,13 @@ def provision(
     name: Annotated[str | None, typer.Option(help="the person's name", show_default="the email")] = None,
     roles: Annotated[str, typer.Option(help="the person's roles, with commas between")] = "",
     projects: Annotated[str, typer.Option(help="keys of the person's projects, with commas between")] = "",
+    sealing_key: Annotated[
+        bool,
+        typer.Option(
+            "--sealing-key",
+            help="make the installation's sealing key too, when there is none: into MINUTEBOOK_SECRETS_DIR, or shown",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Mint a tenant group, a tenant and an API key, and register a person. Secrets are shown this once.
@@ -76,7 +83,13 @@ def provision(
     elif name or roles or projects:
         raise typer.BadParameter("--name, --roles and --projects are a person's: name it with --user")
     run_provisioning(
-        group=group, tenant=tenant, key=key, roles=tuple(role or ()), person=person, as_json=as_json or SESSION.json
+        group=group,
+        tenant=tenant,
+        key=key,
+        roles=tuple(role or ()),
+        person=person,
+        sealing_key=sealing_key,
+        as_json=as_json or SESSION.json,
     )
 
 

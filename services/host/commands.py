@@ -13,6 +13,7 @@ from libs.config import Secrets, Settings
 from libs.config.settings import unknown
 from libs.process import loop
 from libs.process.tools import open_tools
+from libs.sealing import KEY_REF, Sealing
 from libs.telemetry import logs, tracing
 from libs.telemetry.logs import get_logger
 from minutebook.cli.session import Exit, fail
@@ -20,11 +21,12 @@ from services.host.prepare import prepare
 from services.host.provision import ADMINISTRATOR, Person, Provisioned, provision
 from services.host.reference import as_markdown
 from services.host.roster import chosen
+from services.host.sealing_key import SealingKey, ensure_sealing_key
 from services.host.serve import serve
 
 T = TypeVar("T")
 
-_USAGE: Final = frozenset({"settings.invalid", "service.unknown", "provision.unnamed"})
+_USAGE: Final = frozenset({"settings.invalid", "service.unknown", "provision.unnamed", "sealing.key_malformed"})
 
 _log = get_logger("host")
 
@@ -40,13 +42,17 @@ def run_services(names: Sequence[str]) -> None:
         fail("name the services to run, or all; `minutebook serve --help` lists them", Exit.USAGE)
     settings = _explained(Settings.read)
     wanted = _explained(lambda: chosen(names))
+    secrets = Secrets(settings.secrets_dir)
+    sealed = _explained(Sealing(secrets).ready)
     process = wanted[0] if len(wanted) == 1 else "minutebook"
     logs.configure(process, level=settings.log_level)
     tracing.configure(process)
     for name in unknown(os.environ):
         _log.warning("unknown setting, is it misspelt", variable=name)
+    if not sealed:
+        _log.warning("no sealing key, what has to be kept sealed is refused", ref=KEY_REF)
     try:
-        _run(serve(wanted, settings, Secrets(settings.secrets_dir)))
+        _run(serve(wanted, settings, secrets))
     except Exception as error:  # a bug: said like everything else that whoever operates this reads
         if isinstance(error, typer.Exit):
             raise
@@ -75,17 +81,28 @@ def run_migrations(*, as_json: bool) -> None:
 
 
 def run_provisioning(
-    *, group: str, tenant: str, key: str, roles: tuple[str, ...], person: Person | None, as_json: bool
+    *,
+    group: str,
+    tenant: str,
+    key: str,
+    roles: tuple[str, ...],
+    person: Person | None,
+    sealing_key: bool,
+    as_json: bool,
 ) -> None:
-    """Provision and show the secrets."""
+    """Provision and show the secrets. The installation's sealing key is made first, where that is asked for."""
     settings = _explained(Settings.read)
     logs.configure("provision", level="error")
 
-    async def work() -> Provisioned:
-        tools = await open_tools("api", settings, Secrets(settings.secrets_dir))
+    async def work() -> tuple[Provisioned, SealingKey | None]:
+        secrets = Secrets(settings.secrets_dir)
+        tools = await open_tools("api", settings, secrets)
         try:
             await tools.bus.start()
-            return await provision(
+            sealing = (
+                await ensure_sealing_key(secrets, settings.secrets_dir, tools.require_pool()) if sealing_key else None
+            )
+            provisioned = await provision(
                 tools.store,
                 tools.bus,
                 group=group,
@@ -94,29 +111,48 @@ def run_provisioning(
                 roles=roles or (ADMINISTRATOR,),
                 person=person,
             )
+            return provisioned, sealing
         finally:
             await tools.bus.stop()
             await tools.close()
 
-    made = _run(work())
+    made, sealing = _run(work())
     if as_json:
-        _print_json(
-            {
-                "tenant_group": str(made.tenant_group),
-                "tenant": str(made.tenant),
-                "group_existed": made.group_existed,
-                "key": {"id": str(made.key.id), "secret": made.key.secret},
-                "user": str(made.user) if made.user else None,
-                "token": {"id": str(made.token.id), "secret": made.token.secret} if made.token else None,
-            }
-        )
+        _print_json(_as_json(made, sealing))
         return
     found = "was there already; a new key was minted" if made.group_existed else "is new"
     typer.echo(f"tenant group {group} ({made.tenant_group}) {found}")
     typer.echo(f"key {key}: {made.key.secret}")
     if person is not None and made.token is not None:
         typer.echo(f"token of {person.email}: {made.token.secret}")
+    if sealing is not None:
+        typer.echo(_told(sealing))
     typer.echo("Keep them now: they are shown this once.")
+
+
+def _as_json(made: Provisioned, sealing: SealingKey | None) -> dict[str, object]:
+    return {
+        "tenant_group": str(made.tenant_group),
+        "tenant": str(made.tenant),
+        "group_existed": made.group_existed,
+        "key": {"id": str(made.key.id), "secret": made.key.secret},
+        "user": str(made.user) if made.user else None,
+        "token": {"id": str(made.token.id), "secret": made.token.secret} if made.token else None,
+        "sealing_key": sealing
+        and {
+            "existed": sealing.existed,
+            "path": str(sealing.path) if sealing.path else None,
+            "secret": sealing.value,
+        },
+    }
+
+
+def _told(sealing: SealingKey) -> str:
+    if sealing.existed:
+        return "sealing key: there is one already"
+    if sealing.path is not None:
+        return f"sealing key: written to {sealing.path}; every service needs it, and so does a backup"
+    return f"sealing key, for the secret {KEY_REF} of every service: {sealing.value}"
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -31,6 +31,10 @@ What a definition names (`secret_ref`, `token_ref`, `url_ref`) and the model's k
 are used: first `MINUTEBOOK_SECRET_<REF>`, the name in capitals, then the file `<MINUTEBOOK_SECRETS_DIR>/<ref>`. A file
 that is replaced counts from its next use.
 
+`sealing_key` is the installation's own: base64 of 32 random bytes, the same for every service. What may be kept only
+sealed (users' grants for MCP servers) is refused without it; `minutebook provision --sealing-key` makes one. To rotate
+it, give the old one as `sealing_key_previous` for as long as something is sealed with it.
+
 ## The database's role
 
 Services act as the role `minutebook_app`, which `minutebook migrate` makes and which may neither change nor delete what
