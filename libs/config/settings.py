@@ -16,7 +16,11 @@ PREFIX: Final = "MINUTEBOOK_"
 _NOT_SETTINGS: Final = ("SECRET_", "API_KEY", "SERVER_ADDRESS", "WORKER_ADDRESS", "FAULTPOINT")
 """What else begins with the prefix: secrets, what the command line and workers read, what tests set."""
 
-_SCHEMES: Final = {"postgres_dsn": ("postgresql", "postgres"), "nats_url": ("nats", "tls", "ws", "wss")}
+_SCHEMES: Final = {
+    "postgres_dsn": ("postgresql", "postgres"),
+    "nats_url": ("nats", "tls", "ws", "wss"),
+    "public_url": ("https", "http"),
+}
 
 
 class Settings(BaseSettings):
@@ -42,6 +46,11 @@ class Settings(BaseSettings):
     )
     http_host: str = Field(default="127.0.0.1", description="address that the api listens on")
     http_port: int = Field(default=8080, ge=0, le=65535, description="port that the api listens on; 0 takes a free one")
+    public_url: str | None = Field(
+        default=None,
+        description="where people reach the api, for the links in notices and in records that were written; "
+        "none: http://<MINUTEBOOK_HTTP_HOST>:<MINUTEBOOK_HTTP_PORT>",
+    )
     webhook_bytes_max: int = Field(default=10 * 1024 * 1024, description="largest webhook body that is read")
     webhooks_per_second_max: int = Field(
         default=100, ge=1, description="deliveries of one source that one api takes in the long run"
@@ -77,6 +86,10 @@ class Settings(BaseSettings):
         default=5.0, gt=0, description="age at which unpublished facts are published again"
     )
     drain_seconds: float = Field(default=10.0, gt=0, description="how long a stopping service finishes what it has")
+
+    def link(self, path: str) -> str:
+        """The address of a page for people; `path` begins with a slash."""
+        return (self.public_url or f"http://{self.http_host}:{self.http_port}").rstrip("/") + path
 
     @classmethod
     def read(cls) -> "Settings":
