@@ -1,4 +1,4 @@
-"""Who there is: tenant groups, tenants, projects, users and keys, one stream each.
+"""Who there is: tenant groups, tenants, projects, users, keys and what users were granted, one stream each.
 
 Their ids are derived from what must be unique, so declaring the same thing again finds it and changes nothing.
 """
@@ -12,11 +12,12 @@ from uuid import UUID
 from contracts.base import Event, Frozen, Instant
 from contracts.errors import Rejected
 from contracts.events import identity as e
+from libs.domain import grants
 from libs.domain.core import NOTHING, Category, Decided, facts, never, no_run
 from libs.domain.lifecycle import IDENTITY, terminal
 
 Status = Literal["absent", "active", "inactive"]
-Kind = Literal["tenant_group", "tenant", "project", "user", "service_user", "personal_access_token", "api_key"]
+Kind = Literal["tenant_group", "tenant", "project", "user", "service_user", "personal_access_token", "api_key", "grant"]
 
 
 class CreateTenantGroup(Frozen):
@@ -61,12 +62,24 @@ class RevokeKey(Frozen):
     pass
 
 
-Command = CreateTenantGroup | CreateTenant | CreateProject | RegisterUser | DeactivateUser | MintKey | RevokeKey
+Command = (
+    CreateTenantGroup
+    | CreateTenant
+    | CreateProject
+    | RegisterUser
+    | DeactivateUser
+    | MintKey
+    | RevokeKey
+    | grants.Command
+)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One of them. `handle` is what it is known by: a user's email, a project's key, else the name."""
+    """One of them. `handle` is what it is known by: a user's email, a project's key, a grant's server, else the name.
+
+    `user_id` is whose a token or a grant is.
+    """
 
     status: Status = "absent"
     kind: Kind | None = None
@@ -79,6 +92,7 @@ class State:
     scopes: frozenset[str] = frozenset()
     user_id: UUID | None = None
     expires_at: datetime | None = None
+    grant: grants.Grant | None = None
 
     @property
     def active(self) -> bool:
@@ -91,7 +105,8 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
 
     Raises:
         Rejected: ``identity.taken`` (409) when the id stands for something that was declared otherwise, or was ended;
-            ``identity.not_found`` (404) when there is nothing to end; ``key.invalid`` (422).
+            ``identity.not_found`` (404) when there is nothing to end; ``key.invalid`` (422); of grants as
+            `libs.domain.grants` says.
     """
     match command:
         case CreateTenantGroup():
@@ -119,6 +134,8 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
             return _end(state, e.UserDeactivated(at=now), frozenset({"user", "service_user"}))
         case RevokeKey():
             return _end(state, e.KeyRevoked(at=now), frozenset({"personal_access_token", "api_key"}))
+        case grants.GiveGrant() | grants.RevokeGrant():
+            return grants.decide(command, state.grant, now)
         case _:
             assert_never(command)
 
@@ -197,6 +214,18 @@ def evolve(state: State, event: Event) -> State:
                 user_id=event.user_id,
                 expires_at=event.expires_at,
             )
+        case e.GrantGiven():
+            return State(
+                "active",
+                "grant",
+                name=event.server_id,
+                handle=event.server_id,
+                user_id=event.user_id,
+                expires_at=event.expires_at,
+                grant=grants.evolve(state.grant, event),
+            )
+        case e.GrantRevoked():
+            return replace(state, status="inactive", grant=grants.evolve(state.grant, event))
         case e.UserDeactivated() | e.KeyRevoked():
             return replace(state, status="inactive")
         case _:
