@@ -1,8 +1,9 @@
 """Targets to write to: a real MCP server whose pull requests, CRM records and issues are lines of a file.
 
-Each call that acted is one JSON line, synced before it is answered: `{at, tool, arguments, meta, number}`. So what
-was written to the outside world can be counted after any kill. It does not deduplicate, as real servers do not: a
-second call with the same idempotency key is a second line, and a fault of the caller.
+Each call that acted is one JSON line, synced before it is answered: `{at, tool, arguments, meta, number, by}`, where
+`by` says whose token it bore. So what was written to the outside world can be counted after any kill. It does not
+deduplicate, as real servers do not: a second call with the same idempotency key is a second line, and a fault of the
+caller.
 
 How a target fails can be rehearsed: `GET` and `PUT /faults`, a JSON list, with the server's token.
 """
@@ -13,7 +14,7 @@ import hmac
 import html
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +30,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 _PATH: Final = "/mcp"
 _FAULTS_PATH: Final = "/faults"
 _CUT: Final = "minutebook.sandbox.cut"
+_BY: Final = "minutebook.sandbox.by"
+SERVER: Final = "the server's own token"
 
 
 class PullRequest(BaseModel):
@@ -104,13 +107,14 @@ class Sandbox:
         return self.faults[0]
 
 
-def sandbox(file: Path, *, token: str | None = None) -> Sandbox:
+def sandbox(file: Path, *, token: str | None = None, grants: Mapping[str, str] | None = None) -> Sandbox:
     """Make the sandbox that writes to `file`; numbering goes on from what the file holds.
 
-    With `token`, a call without that bearer token gets 401.
+    With `token`, a call gets 401 that bears neither that token nor one of `grants`, which are by whose they are.
     """
     box = Sandbox(file)
-    box.app = _front(_server(box).streamable_http_app(stateless_http=True), box, token)
+    tokens = None if token is None else {SERVER: token, **(grants or {})}
+    box.app = _front(_server(box).streamable_http_app(stateless_http=True), box, tokens)
     return box
 
 
@@ -186,7 +190,8 @@ async def _act(box: Sandbox, book: "_Book", tool: str, context: Context[Any, Req
     if fault is not None and not fault.acted:
         await _befall(fault, received.request)
     arguments = dict((received.params or {}).get("arguments") or {})
-    number = await asyncio.to_thread(book.add, tool, arguments, dict(received.meta or {}))
+    by = received.request.scope.get(_BY)
+    number = await asyncio.to_thread(book.add, tool, arguments, dict(received.meta or {}), by)
     if fault is not None:
         await _befall(fault, received.request)
     return number, str(received.request.base_url)
@@ -210,13 +215,15 @@ def _page(line: dict[str, Any]) -> HTMLResponse:
     )
 
 
-def _front(app: ASGIApp, box: Sandbox, token: str | None) -> ASGIApp:
-    """Check the token, turn calls away, and cut the connection of a call whose fault asks for it."""
+def _front(app: ASGIApp, box: Sandbox, tokens: Mapping[str, str] | None) -> ASGIApp:
+    """Check the token and note whose it is, turn calls away, and cut the connection where a fault asks for it."""
 
     async def front(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] not in (_PATH, _FAULTS_PATH):
             await app(scope, receive, send)
-        elif token is not None and not _bears(scope, token):
+            return
+        scope[_BY] = _bearer(scope, tokens) if tokens is not None else None
+        if tokens is not None and scope[_BY] is None:
             refusal = JSONResponse({"error": "invalid_token"}, 401, headers={"www-authenticate": "Bearer"})
             await refusal(scope, receive, send)
         elif scope["path"] == _FAULTS_PATH:
@@ -247,9 +254,11 @@ async def _unless_cut(cut: asyncio.Event, answer: Callable[[], Awaitable[None]],
     await send({"type": "http.response.body", "body": b"{", "more_body": True})
 
 
-def _bears(scope: Scope, token: str) -> bool:
+def _bearer(scope: Scope, tokens: Mapping[str, str]) -> str | None:
+    """Whose token the call bears."""
     given = dict(scope["headers"]).get(b"authorization", b"")
-    return hmac.compare_digest(given, f"Bearer {token}".encode())
+    found = [who for who, token in tokens.items() if hmac.compare_digest(given, f"Bearer {token}".encode())]
+    return found[0] if found else None
 
 
 class _Book:
@@ -260,7 +269,7 @@ class _Book:
         self._read_to = 0
         self._count = 0
 
-    def add(self, tool: str, arguments: dict[str, Any], meta: dict[str, Any]) -> int:
+    def add(self, tool: str, arguments: dict[str, Any], meta: dict[str, Any], by: str | None) -> int:
         """Append a call and return its number, counted from 1, once it is on the disk."""
         descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "r+b") as stream:
@@ -272,7 +281,7 @@ class _Book:
             stream.seek(self._read_to + whole)
             number = self._count + added.count(b"\n") + 1
             at = datetime.now(UTC).isoformat()
-            line = {"at": at, "tool": tool, "arguments": arguments, "meta": meta, "number": number}
+            line = {"at": at, "tool": tool, "arguments": arguments, "meta": meta, "number": number, "by": by}
             stream.write(json.dumps(line).encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())

@@ -9,7 +9,10 @@ from libs.domain.effect import CALL_TIMEOUT_MAX, CATEGORY, OVERDUE_AFTER, decide
 from libs.mcp import call_tool
 from libs.owner import Owner, Publisher
 from libs.process import Service, Tools, envelope_handler, wake_handler
+from libs.sealing import Sealing
+from libs.vault import Vault
 from services.effects.connectors import Connectors
+from services.effects.grants import Grants
 from services.effects.handlers import Handlers
 from services.effects.ledger import Call, Ledger
 from services.effects.turns import Turns
@@ -22,7 +25,7 @@ def build(tools: Tools, call: Call = call_tool) -> Service:
     ledger = Ledger(
         owner=owner,
         store=store,
-        connectors=Connectors(store, tools.secrets),
+        connectors=Connectors(store, tools.secrets, Grants(store, Vault(tools.pool, Sealing(tools.secrets)))),
         turns=Turns(calls_max=settings.effect_calls, calls_per_server_max=settings.effect_calls_per_server),
         start_within=_start_within(settings),
         call=call,

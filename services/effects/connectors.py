@@ -1,6 +1,7 @@
 """From an effect to a tool call, and from the call's outcome to what is reported of it."""
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, assert_never
@@ -18,7 +19,9 @@ from libs.eventstore.port import EventStore
 from libs.language.paths import resolve
 from libs.mcp import Answered, NotSent, Outcome, RejectedByServer, ToolError, Unknown
 from libs.telemetry.tracing import current_traceparent
-from minutebook.models.states import FailureClass
+from services.effects.grants import Grants
+from services.effects.refusal import Refusal
+from services.effects.scrubbing import scrubbed
 
 MESSAGE_CHARS_MAX: Final = 2_000
 """Of a tool's or a server's own words in a fact."""
@@ -27,6 +30,9 @@ RESPONSE_BYTES_MAX: Final = 1 << 20
 """Of a response that is kept whole; a larger one is kept as its size."""
 
 REFERENCE_CHARS_MAX: Final = 2_000
+
+BEARABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+"""What a header can carry as a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +49,20 @@ class Call:
         return min(timedelta(seconds=self.tool.timeout_seconds), CALL_TIMEOUT_MAX)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a call cannot be made: nothing was sent."""
-
-    failure_class: FailureClass
-    message: str
-
-
 class Connectors:
     """Resolves effects against what their tenant group has declared, just before their calls are announced."""
 
-    def __init__(self, store: EventStore, secrets: Secrets) -> None:
+    def __init__(self, store: EventStore, secrets: Secrets, grants: Grants) -> None:
         self._store = store
         self._secrets = secrets
+        self._grants = grants
 
     async def resolve(self, tenant_group: UUID, effect: State) -> Call | Refusal:
         """Return the call to make, or why none can be made.
 
         A server or tool that is not declared and a secret that is missing are `connector_unavailable`: mended from
-        outside, then tried again. An owner who is no active user is `missing_data`.
+        outside, then tried again. An owner who is no active user is `missing_data`, and so is one without the grant
+        that the server requires.
 
         Raises:
             contracts.errors.Unavailable: the record does not answer; nothing is known.
@@ -83,12 +83,22 @@ class Connectors:
         arguments = await self._arguments(tenant_group, effect.arguments)
         if arguments is None:
             return Refusal("missing_data", "the arguments are not in the record")
+        grant = await self._grants.secret(tenant_group, effect.owner, server)
+        if isinstance(grant, Refusal):
+            return grant
         try:
             assert server.url_ref is not None, "a server over HTTP has an address"
             url = self._secrets.require(server.url_ref)
-            token = self._secrets.require(server.token_ref) if server.token_ref is not None else None
+            token = grant
+            if token is None and server.token_ref is not None:
+                token = self._secrets.require(server.token_ref)
         except Unavailable as error:
             return Refusal("connector_unavailable", error.message)
+        if token is not None and not BEARABLE.fullmatch(token):
+            # The HTTP library would quote it in its refusal.
+            return Refusal(
+                "connector_unavailable", f"the token for the MCP server {effect.system!r} is no bearer token"
+            )
         return Call(url=url, token=token, tool=tool, arguments=arguments)
 
     async def _judge_owner(self, tenant_group: UUID, user_id: UUID, email: str) -> Refusal | None:
@@ -122,7 +132,7 @@ def meta_of(effect: State) -> JsonObject:
 
 def verdict(outcome: Outcome, *, call: Call, claim: UUID) -> Finish | Fail | Doubt:
     """What is reported of a call. Only what was surely not sent is `connector_unavailable`; unknown is in doubt."""
-    match outcome:
+    match scrubbed(outcome, (call.token, call.url)):
         case Answered(content=content):
             response, blobs = _response(content)
             return Finish(claim=claim, reference=_reference(call.tool, content), response=response, blobs=blobs)
@@ -136,8 +146,8 @@ def verdict(outcome: Outcome, *, call: Call, claim: UUID) -> Finish | Fail | Dou
             return Fail(claim=claim, failure_class="connector_unavailable", message=told[:MESSAGE_CHARS_MAX])
         case Unknown(reason=reason):
             return Doubt(claim=claim, reason=reason[:MESSAGE_CHARS_MAX])
-        case _:
-            assert_never(outcome)
+        case never:
+            assert_never(never)
 
 
 def _response(content: JsonValue) -> tuple[BlobRef, dict[str, bytes]]:

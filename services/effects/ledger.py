@@ -21,7 +21,8 @@ from libs.process import actor
 from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import span
 from services.effects.connectors import Call as ToCall
-from services.effects.connectors import Connectors, Refusal, meta_of, verdict
+from services.effects.connectors import Connectors, meta_of, verdict
+from services.effects.refusal import Refusal
 from services.effects.reports import Reports
 from services.effects.turns import Server, Turn, Turns
 

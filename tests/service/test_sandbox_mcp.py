@@ -43,7 +43,7 @@ async def test_numbers_go_on_after_a_restart_and_a_torn_line_never_was(tmp_path:
     assert numbers == [1, 2, 3, 4]
     box = sandbox(file)
     assert [line["number"] for line in box.calls()] == [1, 2, 3, 4]
-    assert set(box.calls()[0]) == {"at", "tool", "arguments", "meta", "number"}
+    assert set(box.calls()[0]) == {"at", "tool", "arguments", "meta", "number", "by"}
     assert all(json.loads(line) for line in file.read_text().splitlines()[:4])
 
 

@@ -33,9 +33,12 @@ from libs.mcp import Outcome
 from libs.owner import Done, Item, Owner, Publisher
 from libs.process import Tools
 from libs.process.asks import ask
+from libs.sealing import Sealing
+from libs.vault import Vault
 from services.decision.app import build as build_decision
 from services.effects.app import build
 from services.effects.connectors import Connectors
+from services.effects.grants import Grants
 from services.effects.ledger import Ledger
 from services.effects.turns import Turns
 from services.scheduler.wakes import wake_message
@@ -246,7 +249,9 @@ async def test_a_second_message_of_an_effect_does_not_take_the_place_of_its_call
     ledger = Ledger(
         owner=Owner(effect.CATEGORY, effect.decide, store=store, publisher=Publisher(bus, store)),
         store=store,
-        connectors=Connectors(store, Secrets(overrides={"url": "http://target"})),
+        connectors=Connectors(
+            store, Secrets(overrides={"url": "http://target"}), Grants(store, Vault(None, Sealing(Secrets())))
+        ),
         turns=Turns(calls_max=8, calls_per_server_max=8),
         start_within=timedelta(seconds=5),
         call=never_answers,

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 from uuid import UUID, uuid4
 
 from contracts import ids
@@ -16,6 +16,7 @@ from contracts.events.identity import UserRegistered
 from contracts.events.run import RunCreated, RunStarted, Trigger, UserRef
 from libs.domain import definition, effect, identity, run
 from libs.process import Service
+from libs.sealing import KEY_REF, new_key
 from services.dev.http import RunningHttp, serve
 from services.dev.sandbox_mcp import Sandbox, sandbox
 from services.effects.app import build
@@ -25,12 +26,17 @@ from tests.support.record import ListeningBus, Record, eventually, open_record
 EMAIL: Final = "sam@example.com"
 ARGUMENTS: Final[JsonObject] = {"repo": "core", "title": "Export as CSV", "head": "workflow/7"}
 TOOL: Final = "create_pull_request"
-TOKEN: Final = "let me in"
+TOKEN: Final = "let-the-server-in"
+GRANT: Final = "let-sam-in-once"
+GRANTED: Final = "Sam, by a grant"
+"""Who wrote, in the target's record, when the call bore `GRANT`."""
+
+SEALING_KEY: Final = new_key()
 
 
 def secrets(url: str) -> dict[str, str]:
-    """What the service needs to call the server at `url`."""
-    return {"github_mcp_url": f"{url}/mcp", "github_token": TOKEN}
+    """What the service needs to call the server at `url`, and to open grants."""
+    return {"github_mcp_url": f"{url}/mcp", "github_token": TOKEN, KEY_REF: SEALING_KEY}
 
 
 @dataclass
@@ -81,10 +87,14 @@ class World:
         await self.record.plant(effect.CATEGORY, effect_id, declared)
         return effect_id
 
-    async def another_server(self, system: str) -> None:
+    async def another_server(
+        self, system: str, *, grants: Literal["required", "optional", "none"] = "optional"
+    ) -> None:
         """Declare the target once more, under another name."""
         await self.record.plant(
-            definition.CATEGORY, ids.server(self.record.group, system), _synced(system, await self.record.store.now())
+            definition.CATEGORY,
+            ids.server(self.record.group, system),
+            _synced(system, await self.record.store.now(), grants),
         )
 
     @property
@@ -104,7 +114,7 @@ class World:
 @asynccontextmanager
 async def open_world(database: Database, folder: Path) -> AsyncIterator[World]:
     """A world on an empty database; the server writes its calls down in the folder."""
-    target = sandbox(folder / "calls.jsonl", token=TOKEN)
+    target = sandbox(folder / "calls.jsonl", token=TOKEN, grants={GRANTED: GRANT})
     async with AsyncExitStack() as exit_, open_record(database) as record:
         http = await serve(target.app)
         exit_.push_async_callback(http.stop)
@@ -116,7 +126,7 @@ async def open_world(database: Database, folder: Path) -> AsyncIterator[World]:
             yield World(record, target, http, services)
 
 
-def _synced(system: str, now: datetime) -> ServerSynced:
+def _synced(system: str, now: datetime, grants: Literal["required", "optional", "none"] = "optional") -> ServerSynced:
     return ServerSynced(
         at=now,
         server_id=system,
@@ -124,4 +134,5 @@ def _synced(system: str, now: datetime) -> ServerSynced:
         token_ref="github_token",
         tools=(ToolDeclaration(name=TOOL, reference="html_url", timeout_seconds=5),),
         hash="0" * 64,
+        grants=grants,
     )
