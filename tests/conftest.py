@@ -9,6 +9,7 @@ pytest_plugins = ["tests.support.postgres", "tests.support.nats"]
 
 FORCE: Final = (
     "chaos",
+    "force",
     "service/test_host_replicas.py",
     "service/test_recovery",
 )

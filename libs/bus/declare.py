@@ -1,12 +1,13 @@
 """Makes the server's streams and durables what `contracts.subjects` says. Run by `migrate`, and safe to run again."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
 import nats
 import nats.errors
+from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import (
     AckPolicy,
@@ -46,6 +47,33 @@ async def declare(
         contracts.errors.Unavailable: the server does not answer.
         contracts.errors.Broken: the server refuses a declaration, with its reason.
     """
+    async with _connected(url, user=user, password=password) as client:
+        js = client.jetstream()
+        changed = [change for stream in streams for change in await _declare_stream(js, stream)]
+        changed += [change for durable in durables for change in await _declare_durable(js, durable)]
+    return tuple(changed)
+
+
+async def purge(
+    url: str, *, streams: Sequence[StreamSpec] = STREAMS, durables: Sequence[DurableSpec] = DURABLES
+) -> tuple[str, ...]:
+    """Drop every declared stream with all that it holds, and make it anew; returns one line for each.
+
+    Raises as `declare` does.
+    """
+    async with _connected(url) as client:
+        js = client.jetstream()
+        for stream in streams:
+            with suppress(NotFoundError):
+                await js.delete_stream(stream.name)
+            await _declare_stream(js, stream)
+        for durable in durables:
+            await _declare_durable(js, durable)
+    return tuple(f"emptied stream {stream.name}" for stream in streams)
+
+
+@asynccontextmanager
+async def _connected(url: str, *, user: str | None = None, password: str | None = None) -> AsyncIterator[Client]:
     try:
         client = await nats.connect(
             url,
@@ -62,12 +90,9 @@ async def declare(
         raise Unavailable("bus.unreachable", f"no NATS server takes declarations: {type(error).__name__}") from error
     try:
         with answered():
-            js = client.jetstream()
-            changed = [change for stream in streams for change in await _declare_stream(js, stream)]
-            changed += [change for durable in durables for change in await _declare_durable(js, durable)]
+            yield client
     finally:
         await client.close()
-    return tuple(changed)
 
 
 async def restore(

@@ -36,6 +36,8 @@ A constant, not a setting: a verdict that comes while a call may still be under 
 DECLARED_WATCHDOG: Final = timedelta(seconds=60)
 """When a declared effect is looked at again, should its message have been lost."""
 
+RESTORED: Final = "the record was restored to an earlier point, and what was lost may have made this write"
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -63,10 +65,13 @@ class Begin(Frozen):
     """Announce one call, before it is made. Holds only while the run is active.
 
     `arm` is what the run last asked for; it may be ahead of a declared effect that no call was announced for.
+    `restored` says that the run is older than the era of the record, and that nobody has said since whether the write
+    is there: what was lost may hold its call.
     """
 
     claim: UUID
     arm: int = 0
+    restored: bool = False
 
 
 class Finish(Frozen):
@@ -131,9 +136,12 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
         case Begin():
             if state.status != "declared":
                 return NOTHING
+            guards = (Guard("run", state.run_id, lifecycle.RUN_ACTIVE),)
+            if command.restored:
+                return facts(EffectInDoubt(at=now, claim=None, reason=RESTORED), guards=guards)
             arm = max(state.arm, command.arm)
             pending = EffectPending(at=now, claim=command.claim, arm=arm, over_at=now + OVERDUE_AFTER)
-            return facts(pending, guards=(Guard("run", state.run_id, lifecycle.RUN_ACTIVE),))
+            return facts(pending, guards=guards)
         case Finish() | Fail() | Doubt():
             return _report(command, state, now)
         case Expire():

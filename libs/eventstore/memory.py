@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 from uuid import UUID, uuid4
 
 from contracts.events.attempt import AttemptQueued
+from contracts.events.run import RunForked
 from libs.domain.lifecycle import RUN_ACTIVE
 from libs.eventstore.adapter import digest_bytes
 from libs.eventstore.heads import HEADS, check_values, heads_of
@@ -24,6 +25,7 @@ from libs.eventstore.port import (
     Delivery,
     Due,
     Earlier,
+    Era,
     HeadView,
     LineHead,
     Load,
@@ -37,8 +39,6 @@ from libs.eventstore.port import (
     Written,
 )
 from libs.eventstore.rows import Batch, BirthItem, EventRow, prepare
-
-ERA: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,10 @@ class _Statement:
 
 
 class MemoryStore:
-    """Every port of the event store. `clock` is its time: set it, or `advance` it. `mint_claim` makes nonces."""
+    """Every port of the event store. `clock` is its time: set it, or `advance` it. `mint_claim` makes nonces.
+
+    `era_number` may be counted up, as a restore does. Whoever uses this store is taken to have been started again then.
+    """
 
     def __init__(
         self,
@@ -82,6 +85,8 @@ class MemoryStore:
         mint_claim: Callable[[], UUID] = uuid4,
     ) -> None:
         self.clock = clock
+        self.era_number = 1
+        self._began_at = clock
         self.rows: dict[str, dict[UUID, Head]] = {category: {} for category in HEADS}
         self.history: list[Recorded] = []
         self._mapper = mapper or Mapper()
@@ -170,7 +175,7 @@ class MemoryStore:
         return BatchResult(
             appended=tuple(replace(fates[a.stream_id], skipped=tuple(skipped.get(a.stream_id, ()))) for a in appends),
             written=written,
-            era=ERA,
+            era=self.era_number,
             outbox=outbox,
         )
 
@@ -240,7 +245,7 @@ class MemoryStore:
         for row in rows:
             self._record(row)
         written = tuple(row.written for row in rows)
-        token = OutboxToken(ERA, self._xid)
+        token = OutboxToken(self.era_number, self._xid)
         self._unpublished[token] = (self.clock, written)
         return written, token
 
@@ -254,7 +259,7 @@ class MemoryStore:
             event=row.event,
             metadata=written.metadata,
             recorded_at=self.clock,
-            era=ERA,
+            era=self.era_number,
             xid=self._xid,
             position=len(self.history) + 1,
             digest=row.digest,
@@ -297,6 +302,25 @@ class MemoryStore:
             digest_bytes(digest)
         for digest, content in blobs.items():
             self._blobs.setdefault((tenant_group, digest), content)
+
+    # Eras
+
+    async def era(self) -> Era:
+        return Era(self.era_number, self._began_at)
+
+    async def era_goes_on(self) -> bool:
+        return True
+
+    async def of_earlier_eras(self, run_ids: Collection[UUID]) -> frozenset[UUID]:
+        return frozenset(run_id for run_id in run_ids if self._era_of(run_id) < self.era_number)
+
+    def _era_of(self, run_id: UUID) -> int:
+        """The era in which a run began, or the run that it was forked from."""
+        begun = self._streams.get(run_id)
+        if begun is None:
+            return self.era_number
+        forked = (recorded.event for recorded in begun[1:2] if isinstance(recorded.event, RunForked))
+        return min([begun[0].era, *(self._era_of(event.parent) for event in forked)])
 
     # Clockwork
 

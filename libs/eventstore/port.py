@@ -246,7 +246,8 @@ class EventStore(Protocol):
         """Write a batch in one gated statement. A stream stands at most once in it; an empty `events` is refused.
 
         Raises:
-            contracts.errors.Unavailable: the database did not answer; nothing is known about the batch.
+            contracts.errors.Unavailable: the database did not answer; nothing is known about the batch. Or, as
+                ``era.ended``, the database was restored: nothing was written.
             contracts.errors.Broken: the statement itself was refused (a value that does not fit, for example);
                 nothing of the batch was written.
         """
@@ -276,6 +277,30 @@ class EventStore(Protocol):
 
     async def now(self) -> datetime:
         """The database's clock."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """An era of the record. Numbers may come again when a backup of an earlier era is restored; moments do not."""
+
+    number: int
+    began_at: datetime
+
+
+class Eras(Protocol):
+    """What a restore of the database changes. Each may raise `contracts.errors.Unavailable`."""
+
+    async def era(self) -> Era:
+        """The era that appends of this process are of: the one that it found."""
+        ...
+
+    async def era_goes_on(self) -> bool:
+        """Whether what is appended here may still be written: no other era has begun since this process did."""
+        ...
+
+    async def of_earlier_eras(self, run_ids: Collection[UUID]) -> frozenset[UUID]:
+        """Those of these runs that began before the current era, or are forks of such: what they wrote is not known."""
         ...
 
 
@@ -469,7 +494,7 @@ class Verification:
         return not self.differences
 
 
-class Store(EventStore, Clockwork, Claims, Deliveries, Heads, Protocol):
+class Store(EventStore, Eras, Clockwork, Claims, Deliveries, Heads, Protocol):
     """Everything that services ask of the record, in one adapter."""
 
     async def flush(self) -> None:

@@ -15,6 +15,7 @@ from libs.eventstore.arguments import arguments, shape_of
 from libs.eventstore.claims import PostgresClaims
 from libs.eventstore.clockwork import PostgresClockwork
 from libs.eventstore.deliveries import PostgresDeliveries
+from libs.eventstore.eras import PostgresEras, ended
 from libs.eventstore.heads import heads_of
 from libs.eventstore.heads_reading import PostgresHeads
 from libs.eventstore.mapper import Mapper
@@ -38,7 +39,7 @@ FORGET_MAX: Final = 500
 """Outbox rows that one append deletes beside its own work."""
 
 
-class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, PostgresHeads):
+class PostgresStore(PostgresEras, PostgresClockwork, PostgresClaims, PostgresDeliveries, PostgresHeads):
     """Every port of the event store, on one pool that belongs to the caller."""
 
     def __init__(self, pool: asyncpg.Pool, *, mapper: Mapper | None = None, service: str = UNNAMED) -> None:
@@ -94,8 +95,9 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
 
     async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
         batch = prepare(category, appends, self._mapper)
+        era = await self.era()
         acked, self._acked = self._acked[:FORGET_MAX], self._acked[FORGET_MAX:]
-        statement = append_statement(shape_of(batch, forget=bool(acked)))
+        statement = append_statement(shape_of(batch, forget=bool(acked)), era)
         values = arguments(batch, acked)
         try:
             row = await self._fetchrow(statement.sql, *(values[name] for name in statement.parameters))
@@ -103,6 +105,8 @@ class PostgresStore(PostgresClockwork, PostgresClaims, PostgresDeliveries, Postg
             self._acked += acked
             raise
         assert row is not None, "the statement answers one row"
+        if row["era"] is None:
+            raise ended(era)
         won, born = frozenset(row["won"]), frozenset(row["born"])
         lost = [append for append in batch.appends if append.stream_id not in won]
         fates = {fate.stream_id: fate for fate in await self._losers(category, lost)}

@@ -21,6 +21,9 @@ RESTART_SECONDS_MAX: Final = 30.0
 FLUSH_SECONDS: Final = 1.0
 """How often an idle service forgets the outbox rows that were acked; a busy one does it with its appends."""
 
+ERA_SECONDS: Final = 5.0
+"""How often a service looks whether its database was restored: an idle one learns it from no append."""
+
 PROBE_TIMEOUT: Final = timedelta(seconds=2)
 _NOBODY_TIMEOUT: Final = timedelta(seconds=0.5)
 _NOBODY: Final = "ask.nobody"
@@ -96,11 +99,13 @@ class Service:
     ) -> None:
         self.name = name
         self._tools = tools
-        self._duties = (*duties, self._flush)
+        self._duties = (*duties, self._flush, self._watch_era)
         self._drains = drains
         self._on_stop = on_stop
         self._tasks: list[asyncio.Task[None]] = []
         self._started = False
+        self.outlived = asyncio.Event()
+        """Set once the database was restored under this service: nothing that it writes is taken any more."""
 
     async def start(self) -> None:
         """Connect to the bus, then begin the duties."""
@@ -145,8 +150,7 @@ class Service:
             _log.exception("a step of stopping failed", service=self.name, step=step, error=type(error).__name__)
 
     async def _database(self) -> bool:
-        await self._tools.store.now()
-        return True
+        return await self._tools.store.era_goes_on()
 
     async def _connected(self) -> bool:
         try:
@@ -159,6 +163,18 @@ class Service:
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await self._tools.store.flush()
+
+    async def _watch_era(self) -> None:
+        while await self._in_era():  # noqa: ASYNC110 - the other side is a database
+            await asyncio.sleep(ERA_SECONDS)
+        _log.critical("the database was restored, this service must be started again", service=self.name)
+        self.outlived.set()
+
+    async def _in_era(self) -> bool:
+        try:
+            return await self._tools.store.era_goes_on()
+        except Unavailable:  # told by the store, once
+            return True
 
     async def _keep(self, duty: Duty) -> None:
         delay = RESTART_SECONDS_MIN

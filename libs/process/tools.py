@@ -28,6 +28,8 @@ async def open_tools(service: ServiceName, settings: Settings, secrets: Secrets)
     pool = await open_pool(settings.postgres_dsn, application_name=f"minutebook {service}", role=APP_ROLE)
     try:
         await check(pool)
+        store = PostgresStore(pool, service=service)
+        await store.era()
     except BaseException:
         await pool.close()
         raise
@@ -36,7 +38,7 @@ async def open_tools(service: ServiceName, settings: Settings, secrets: Secrets)
         settings=settings.model_copy(update={"drain_seconds": finishing}),
         secrets=secrets,
         pool=pool,
-        store=PostgresStore(pool, service=service),
+        store=store,
         bus=JetStreamBus(
             settings.nats_url, name=service, settings=JetStreamSettings(stop_timeout=timedelta(seconds=finishing))
         ),

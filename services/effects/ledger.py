@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from contracts.errors import MinutebookError, Unavailable
+from contracts.events.effect import EffectInDoubt
 from libs.clock import monotonic
 from libs.domain import lifecycle
 from libs.domain.effect import CATEGORY, Begin, Cancel, Command, Doubt, Fail, State
@@ -91,16 +92,33 @@ class Ledger:
             return {}
         try:
             load = await self._store.load("effect", dict.fromkeys(idle, 0))
+            declared = {i: s for i, s in load.streams.items() if fold(s).status == "declared"}
+            restored = await self._restored(declared)
         except Unavailable as error:
             return dict.fromkeys(idle, error)
-        for effect_id in idle:
-            stream = load.streams[effect_id]
-            if stream.tenant_group is not None and (effect := fold(stream)).status == "declared":
-                trace = stream.events[0].metadata.traceparent
-                self._turns.wait(
-                    Turn(effect_id, stream.version, stream.tenant_group, effect, trace, arm=wanted[effect_id])
+        for effect_id, stream in declared.items():
+            assert stream.tenant_group is not None, "what is declared exists"
+            self._turns.wait(
+                Turn(
+                    effect_id,
+                    stream.version,
+                    stream.tenant_group,
+                    fold(stream),
+                    stream.events[0].metadata.traceparent,
+                    arm=wanted[effect_id],
+                    restored=effect_id in restored,
                 )
+            )
         return await self._fill()
+
+    async def _restored(self, declared: Mapping[UUID, Loaded]) -> frozenset[UUID]:
+        """Those whose run is older than the era, and which nobody has looked for at the target since it began."""
+        run_of = {i: run_id for i, stream in declared.items() if (run_id := fold(stream).run_id) is not None}
+        older = await self._store.of_earlier_eras(frozenset(run_of.values()))
+        if not older:
+            return frozenset()
+        era = await self._store.era()
+        return frozenset(i for i, run_id in run_of.items() if run_id in older and not _doubted(declared[i], era.number))
 
     async def drain(self, within: timedelta) -> None:
         """Begin nothing more and let the calls under way end; what has not ended then is in doubt, and says so."""
@@ -162,7 +180,12 @@ class Ledger:
         ]
         results = await self._owner.handle(
             [
-                self._item(call.effect_id, Begin(claim=call.claim, arm=turn.arm), call.traceparent, call.claim)
+                self._item(
+                    call.effect_id,
+                    Begin(claim=call.claim, arm=turn.arm, restored=turn.restored),
+                    call.traceparent,
+                    None if turn.restored else call.claim,
+                )
                 for turn, call in zip(turns, calls, strict=True)
             ]
         )
@@ -272,6 +295,14 @@ class Ledger:
 def fold(stream: Loaded) -> State:
     """The effect that a loaded stream adds up to."""
     return CATEGORY.fold(tuple(recorded.event for recorded in stream.events))
+
+
+def _doubted(stream: Loaded, era: int) -> bool:
+    """Whether an effect was in doubt for the sake of this era. It is declared again only once that was settled."""
+    return any(
+        isinstance(recorded.event, EffectInDoubt) and recorded.event.claim is None and recorded.era == era
+        for recorded in stream.events
+    )
 
 
 async def _known(command: Command) -> Command:

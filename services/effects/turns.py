@@ -17,7 +17,10 @@ Server = tuple[UUID, str]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An effect that was declared when it was read, and the arm that its run asks for."""
+    """An effect that was declared when it was read, and the arm that its run asks for.
+
+    `restored` is what `libs.domain.effect.Begin` says of it.
+    """
 
     effect_id: UUID
     version: int
@@ -25,6 +28,7 @@ class Turn:
     effect: State
     traceparent: str | None
     arm: int = 0
+    restored: bool = False
 
     @property
     def server(self) -> Server:

@@ -1,4 +1,4 @@
-"""`minutebook serve`, `minutebook migrate` and `minutebook provision`: what they take.
+"""`minutebook serve`, `migrate`, `restore` and `provision`: what they take.
 
 Every `minutebook` command reads this file to offer these. What they do is imported when one of them is run.
 """
@@ -47,6 +47,20 @@ def migrate(as_json: JsonOption = False) -> None:
     from services.host.commands import run_migrations
 
     run_migrations(as_json=as_json or SESSION.json)
+
+
+def restore(
+    reason: Annotated[str, typer.Option(help="why, for the record: which backup, of which moment")],
+    as_json: JsonOption = False,
+) -> None:
+    """Begin a new era, after the database was restored to an earlier point. Stop all services first.
+
+    Migrates the database as `migrate` does, empties the bus, and has everything open looked at again. Writes of
+    runs that are older begin in doubt: what was lost may have made them. Can be run again. Reads what `migrate` reads.
+    """
+    from services.host.commands import run_restoring
+
+    run_restoring(reason, as_json=as_json or SESSION.json)
 
 
 def provision(

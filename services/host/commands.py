@@ -1,4 +1,4 @@
-"""What `minutebook serve`, `minutebook migrate` and `minutebook provision` do."""
+"""What `minutebook serve`, `migrate`, `restore` and `provision` do."""
 
 import json
 import os
@@ -20,6 +20,7 @@ from minutebook.cli.session import Exit, fail
 from services.host.prepare import prepare
 from services.host.provision import ADMINISTRATOR, Person, Provisioned, provision
 from services.host.reference import as_markdown
+from services.host.restore import restore
 from services.host.roster import chosen
 from services.host.sealing_key import SealingKey, ensure_sealing_key
 from services.host.serve import serve
@@ -78,6 +79,18 @@ def run_migrations(*, as_json: bool) -> None:
     for change in prepared.changes:
         typer.echo(change)
     typer.echo(f"ready: schema {prepared.schema_version}{'' if prepared.changes else ', nothing was changed'}")
+
+
+def run_restoring(reason: str, *, as_json: bool) -> None:
+    """Begin a new era and say what was changed."""
+    settings = _explained(Settings.read)
+    restored = _run(restore(settings.postgres_dsn, settings.nats_url, reason=reason))
+    if as_json:
+        _print_json({"era": restored.era, "is_new": restored.is_new, "bus": list(restored.bus)})
+        return
+    for change in restored.changes:
+        typer.echo(change)
+    typer.echo("Start the services. Writes of runs that are older than this era wait in doubt for a verdict.")
 
 
 def run_provisioning(

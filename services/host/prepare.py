@@ -29,9 +29,10 @@ async def prepare(postgres_dsn: str, nats_url: str) -> Prepared:
         contracts.errors.Unavailable: one of the two does not answer.
         contracts.errors.Broken: one of the two refuses.
     """
+    return Prepared(migrations=await migrated(postgres_dsn), bus=await declare(nats_url))
+
+
+async def migrated(postgres_dsn: str) -> tuple[str, ...]:
+    """Migrate the database; returns the names of the migrations that this took. Raises as `prepare` does."""
     count = await migrate(postgres_dsn)
-    applied = MIGRATIONS[len(MIGRATIONS) - count :]
-    return Prepared(
-        migrations=tuple(f"{migration.version:04d}_{migration.name}" for migration in applied),
-        bus=await declare(nats_url),
-    )
+    return tuple(f"{each.version:04d}_{each.name}" for each in MIGRATIONS[len(MIGRATIONS) - count :])

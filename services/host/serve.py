@@ -13,6 +13,7 @@ from structlog.contextvars import bound_contextvars
 from contracts.envelope import Owner as ServiceName
 from contracts.errors import Rejected, Unavailable
 from libs.config import Secrets, Settings
+from libs.eventstore.eras import ENDED
 from libs.process import Service, Tools, http
 from libs.process.loop import settle
 from libs.process.ops import ops_app
@@ -39,22 +40,26 @@ async def serve(names: Sequence[ServiceName], settings: Settings, secrets: Secre
 
     Raises:
         contracts.errors.Rejected: ``settings.invalid``, every setting that a service refuses.
-        contracts.errors.Unavailable: a port, the database or the bus cannot be had, or the schema is another one.
+        contracts.errors.Unavailable: a port, the database or the bus cannot be had, or the schema is another one; or,
+            as ``era.ended``, the database was restored under the services.
     """
     signalled = _signals()
     host = Host(names, settings, secrets)
     starting = asyncio.create_task(host.start(), name="starting")
     waiting = asyncio.create_task(signalled.wait(), name="until a signal")
+    watching = asyncio.create_task(host.outlived(starting), name="until the era ends")
     try:
         await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()  # raises why not
-            await waiting
+            await asyncio.wait({waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                watching.result()
             _log.info("draining", services=list(names))
     finally:
-        for task in (starting, waiting):
+        for task in (starting, waiting, watching):
             task.cancel()
-        await asyncio.gather(starting, waiting, return_exceptions=True)
+        await asyncio.gather(starting, waiting, watching, return_exceptions=True)
         if not await host.stop() and signalled.is_set():
             os._exit(DRAINED)
 
@@ -82,6 +87,23 @@ class Host:
                 await service.start()
         settle()
         _log.info("listening", ops_url=self.ops_url, services=list(self._names), **self._api())
+
+    async def outlived(self, starting: asyncio.Task[None]) -> None:
+        """Wait until the database is restored under the services.
+
+        Raises:
+            contracts.errors.Unavailable: ``era.ended``, it was.
+        """
+        await asyncio.wait({starting})
+        watches = [asyncio.create_task(service.outlived.wait()) for service in self._services]
+        try:
+            await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for watch in watches:
+                watch.cancel()
+        raise Unavailable(
+            ENDED, "the database was restored, and these services know what it lost; they go on when started again"
+        )
 
     async def stop(self) -> bool:
         """Drain the door and what works by itself, then what the door asks; says whether all ended in time."""

@@ -213,7 +213,7 @@ async def test_a_new_era_is_written_and_read_after_the_old_one(
         await connection.execute("set local session_replication_role = replica")
         await connection.execute("update workflow_history set xid = '123456789012'")
     await owner_pool.execute("insert into eras(era, reason) values (2, 'restored')")
-    run = mint()
+    store, run = PostgresStore(pool), mint()
     result = await store.append("run", [append("run", run, created())])
     assert result.outbox is not None
     assert (result.era, result.outbox.era) == (2, 2)

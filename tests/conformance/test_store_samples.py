@@ -114,7 +114,7 @@ def attempt_columns(event: AttemptQueued) -> dict[str, Any]:
 
 
 def effect_columns(event: EffectDeclared) -> dict[str, Any]:
-    names = ("run_id", "step", "key", "system", "tool")
+    names = ("run_id", "step", "key", "system", "tool", "kind")
     return {"reference": None} | {name: getattr(event, name) for name in names}
 
 

@@ -90,7 +90,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
         (
             Change(
                 _EFFECT,
-                'return facts(pending, guards=(Guard("run", state.run_id, lifecycle.RUN_ACTIVE),))',
+                "return facts(pending, guards=guards)",
                 "return facts(pending)",
             ),
         ),
@@ -104,13 +104,13 @@ GUARDS: Final[tuple[Guard, ...]] = (
         (
             Change(
                 _EFFECT,
-                'if state.status != "declared":\n                return NOTHING\n            pending',
-                'if state.status not in {"declared", "pending"}:\n                return NOTHING\n            pending',
+                'if state.status != "declared":\n                return NOTHING\n            guards',
+                'if state.status not in {"declared", "pending"}:\n                return NOTHING\n            guards',
             ),
             Change(
                 "services/effects/ledger.py",
-                '(effect := fold(stream)).status == "declared":',
-                '(effect := fold(stream)).status in {"declared", "pending"}:',
+                'if fold(s).status == "declared"}',
+                'if fold(s).status in {"declared", "pending"}}',
             ),
         ),
         ("tests/chaos/test_kills.py::test_the_write_path_by_force",),
@@ -238,12 +238,27 @@ GUARDS: Final[tuple[Guard, ...]] = (
         (_RACES + "test_heads_are_locked_in_order_of_their_ids",),
     ),
     Guard(
+        "After a restore nobody appends who knew the record before it",
+        (
+            Change(
+                _STATEMENTS,
+                " and e.began_at = timestamptz '{era.began_at.isoformat()}')",
+                " or true)",
+            ),
+        ),
+        ("tests/conformance/test_store_eras.py::test_who_knew_an_earlier_era_appends_nothing",),
+    ),
+    Guard(
+        "After a restore each effect of an older run starts in doubt",
+        (Change(_EFFECT, "if command.restored:", "if False:"),),
+        (_EFFECTS + "test_after_a_restore_an_effect_of_an_older_run_begins_in_doubt",),
+    ),
+    Guard(
         "A new stream whose expected version is not zero is refused",
         (
             Change(
                 _STATEMENTS,
-                'f"coalesce((select x.version from {heads.table} x where x.stream_id = i.stream_id), 0)'
-                ' = i.version - i.appended"',
+                'f"coalesce(({version}), 0) = i.version - i.appended"',
                 '"true"',
             ),
         ),

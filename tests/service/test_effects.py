@@ -20,7 +20,9 @@ from contracts.events.run import (
     RunSuspended,
 )
 from libs.domain import effect, identity, run
+from libs.eventstore.eras import begin_era
 from libs.eventstore.port import Store
+from libs.eventstore.postgres import PostgresStore
 from services.dev.http import serve
 from services.dev.sandbox_mcp import Fault, sandbox
 from services.effects.app import build
@@ -104,6 +106,27 @@ async def test_a_server_that_is_down_may_be_tried_again_and_only_once_per_arm(wo
         assert len(world.target.calls()) == 1
     finally:
         await again.stop()
+
+
+async def test_after_a_restore_an_effect_of_an_older_run_begins_in_doubt(world: World) -> None:
+    """What was lost may have made the write, declared before the restore or after it. New runs write."""
+    record, older = world.record, await world.run()
+    declared = await world.declare(older, key="before")
+    await begin_era(record.database.owner_dsn, reason="restored")
+    record.store = PostgresStore(record.pool)
+    planned = await world.declare(older, key="after")
+    new = await world.declare(await world.run())
+    _, bus = await world.service()
+    await bus.tell("effects-history", "effect.declared", declared, planned, new)
+    await world.until(new, "succeeded")
+    for effect_id in (declared, planned):
+        state = await world.until(effect_id, "in_doubt")
+        assert (state.claim, state.message) == (None, effect.RESTORED)
+    await bus.wake("effects", "effect", declared, planned)
+    await bus.tell("effects-history", "effect.declared", declared, planned)
+    (call,) = world.target.calls()
+    assert call["meta"]["minutebook/run"] != str(older)
+    assert await record.types("effect", declared) == ["effect.declared", "effect.in_doubt"]
 
 
 @pytest.mark.parametrize("acted", [True, False], ids=["acted", "did not act"])
