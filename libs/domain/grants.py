@@ -34,7 +34,7 @@ Command = GiveGrant | RevokeGrant
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The grant that was given last. Whether it still counts, `usable` says."""
+    """The grant that was given last, and the ids of all secrets that were given. Whether it counts, `usable` says."""
 
     user_id: UUID
     server_id: str
@@ -42,6 +42,7 @@ class Grant:
     given_at: datetime
     given_by: Actor
     expires_at: datetime | None
+    given: frozenset[UUID]
     revoked: bool = False
 
     def usable(self, now: datetime) -> bool:
@@ -91,8 +92,8 @@ def decide(command: Command, grant: Grant | None, now: datetime) -> Decided:
 
 def _give(command: GiveGrant, grant: Grant | None, now: datetime) -> Decided:
     require_may_manage(command.principal, command.user_id, command.user_kind)
-    if grant is not None and grant.secret_id == command.secret_id:
-        return NOTHING  # told twice
+    if grant is not None and command.secret_id in grant.given:
+        return NOTHING  # told twice, perhaps long after it was revoked or another one took its place
     if command.expires_at is not None and command.expires_at <= now:
         raise Rejected(
             "grant.invalid", f"the grant would have ended at {command.expires_at.isoformat()}; give a later end"
@@ -120,6 +121,7 @@ def evolve(grant: Grant | None, event: Event) -> Grant | None:
                 given_at=event.at,
                 given_by=event.by,
                 expires_at=event.expires_at,
+                given=frozenset({event.secret_id}) if grant is None else grant.given | {event.secret_id},
             )
         case e.GrantRevoked() if grant is not None:
             return replace(grant, revoked=True)

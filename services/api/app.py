@@ -6,13 +6,18 @@ from fastapi import FastAPI
 
 from libs.process import Tools
 from libs.process.dbclock import DatabaseClock
+from libs.sealing import Sealing
 from libs.telemetry.outage import Outage
+from libs.vault import Vault
 from services.api import openapi, problems, reference
 from services.api.auth import Authenticator
 from services.api.definition_views import DefinitionViews
 from services.api.door import Door
 from services.api.edge import Edge
 from services.api.event_views import EventViews
+from services.api.grants import Grants
+from services.api.identity import Identity
+from services.api.people import People
 from services.api.queries import Queries
 from services.api.rates import Rates
 from services.api.routes import ROUTERS, TAGS
@@ -24,11 +29,13 @@ from services.api.waiting import Waiting
 def build(tools: Tools) -> ApiService:
     """Build the api on its own connections."""
     definitions = DefinitionViews(tools.store)
+    pool, identity = tools.require_pool(), Identity(tools.store, tools.bus)
+    grants = Grants(tools.store, pool, identity, Vault(pool, Sealing(tools.secrets)))
     door = Door(
         tools=tools,
         auth=Authenticator(tools.store),
-        queries=Queries(tools.require_pool()),
-        views=Views(tools.store, tools.require_pool(), definitions),
+        queries=Queries(pool),
+        views=Views(tools.store, pool, definitions),
         definitions=definitions,
         events=EventViews(tools.store),
         waiting=Waiting(tools.bus, tools.store),
@@ -39,6 +46,8 @@ def build(tools: Tools) -> ApiService:
             service="api",
         ),
         rates=Rates(per_second=tools.settings.webhooks_per_second_max, burst=tools.settings.webhooks_burst_max),
+        people=People(tools.store, pool, identity, grants),
+        grants=grants,
     )
     app = FastAPI(
         title="Minutebook",

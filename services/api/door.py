@@ -26,7 +26,9 @@ from services.api.auth import Authenticator
 from services.api.bodies import StrictRequest
 from services.api.definition_views import DefinitionViews
 from services.api.event_views import EventViews
+from services.api.grants import Grants
 from services.api.lean import caller_of, is_lean
+from services.api.people import People
 from services.api.queries import Queries
 from services.api.rates import Rates
 from services.api.views import Views
@@ -38,7 +40,7 @@ COMMAND_BYTES_MAX: Final = 960 * 1024
 """Largest command that is sent to an owner: the bus carries 1 MiB."""
 
 READ: Final = "read"
-SCOPES: Final = (READ, "runs", "decisions", "definitions", "events", "schedules")
+SCOPES: Final = (READ, "runs", "decisions", "definitions", "events", "schedules", "grants", "users")
 """What a token can be limited to: reading, or changing the things of a tag. A token without scopes may do all."""
 
 R = TypeVar("R", bound=Frozen)
@@ -59,6 +61,8 @@ class Door:
     notices: Outage
     """The way of webhooks' notices to ingest."""
     rates: Rates
+    people: People
+    grants: Grants
 
     async def opening(self, caller: Principal, *, command_id: UUID | None = None) -> dict[str, Any]:
         """The fields that every command begins with. The deadline is by the database's clock, as owners judge it."""

@@ -63,20 +63,20 @@ class Identity:
         """Create a tenant group with its default tenant."""
         group = ids.tenant_group(name)
         place = Place(group, ids.tenant(group, TENANT_DEFAULT))
-        await self._do(place, group, domain.CreateTenantGroup(name=name))
-        await self._do(place, place.tenant, domain.CreateTenant(name=TENANT_DEFAULT))
+        await self.do(place, group, domain.CreateTenantGroup(name=name))
+        await self.do(place, place.tenant, domain.CreateTenant(name=TENANT_DEFAULT))
         return place
 
     async def tenant(self, tenant_group: UUID, name: str, *, by: Actor | None = None) -> Place:
         """Create a tenant of a group."""
         place = Place(tenant_group, ids.tenant(tenant_group, name))
-        await self._do(place, place.tenant, domain.CreateTenant(name=name), by)
+        await self.do(place, place.tenant, domain.CreateTenant(name=name), by)
         return place
 
     async def project(self, place: Place, key: str, *, name: str | None = None, by: Actor | None = None) -> UUID:
         """Create a project; runs are filed under its key."""
         stream_id = ids.project(place.tenant_group, key)
-        await self._do(place, stream_id, domain.CreateProject(key=key, name=name or key), by)
+        await self.do(place, stream_id, domain.CreateProject(key=key, name=name or key), by)
         return stream_id
 
     async def register_user(
@@ -105,12 +105,12 @@ class Identity:
             groups=frozenset(groups),
             projects=frozenset(projects),
         )
-        await self._do(place, stream_id, command, by)
+        await self.do(place, stream_id, command, by)
         return stream_id
 
     async def deactivate_user(self, place: Place, user_id: UUID, *, by: Actor | None = None) -> None:
         """End a user: its tokens stop to count, and writes of its runs are refused."""
-        await self._do(place, user_id, domain.DeactivateUser(), by)
+        await self.do(place, user_id, domain.DeactivateUser(), by)
 
     async def mint_key(
         self,
@@ -148,14 +148,20 @@ class Identity:
             scopes=frozenset(scopes),
             expires_at=expires_at,
         )
-        await self._do(place, stream_id, command, by)
+        await self.do(place, stream_id, command, by)
         return MintedKey(stream_id, secret)
 
     async def revoke_key(self, place: Place, key_id: UUID, *, by: Actor | None = None) -> None:
         """End a key. It counts no more within `services.api.auth.CACHED_SECONDS_MAX`."""
-        await self._do(place, key_id, domain.RevokeKey(), by)
+        await self.do(place, key_id, domain.RevokeKey(), by)
 
-    async def _do(self, place: Place, stream_id: UUID, command: domain.Command, by: Actor | None = None) -> None:
+    async def do(self, place: Place, stream_id: UUID, command: domain.Command, by: Actor | None = None) -> domain.State:
+        """Carry a command out, and return what there is then.
+
+        Raises:
+            contracts.errors.Rejected: as `libs.domain.identity.decide` says.
+            contracts.errors.Unavailable: the database does not answer; nothing is known.
+        """
         item = Item(
             stream_id=stream_id,
             command=command,
@@ -167,3 +173,4 @@ class Identity:
         [result] = await self._owner.handle([item])
         if isinstance(result, MinutebookError):
             raise result
+        return result.state

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from libs.process.http import listen
 from libs.process.http import serve as serve_http
 from minutebook.client import ApiError, Client, Unreachable
-from minutebook.models import ForkRequest, Problem, RunsFilter, StartRunItem
+from minutebook.models import ForkRequest, Problem, RegisterUserRequest, RunsFilter, StartRunItem
 from services.api import openapi, problems
 from services.api.routes import ROUTERS
 from services.dev.minimal_instance import minimal_instance
@@ -23,6 +23,7 @@ from services.dev.minimal_instance import minimal_instance
 RUN = "0193a1f2-7c1e-7d7a-9a51-3f0b8d0c7a11"
 DECISION = "0193a1f2-7c1e-7d7a-9a51-3f0b8d0c7a12"
 EVENT = "0193a1f2-7c1e-7d7a-9a51-3f0b8d0c7a13"
+AT = datetime(2026, 11, 29, tzinfo=UTC)
 SCHEDULE = "0193a1f2-7c1e-7d7a-9a51-3f0b8d0c7a14"
 
 CALLS: Mapping[str, tuple[Callable[[Client], Any], str]] = {
@@ -62,6 +63,19 @@ CALLS: Mapping[str, tuple[Callable[[Client], Any], str]] = {
     "schedules": (lambda c: c.schedules(definition="hello", state="active"), "ScheduleView"),
     "pause_schedule": (lambda c: c.pause_schedule(SCHEDULE), "ScheduleChanged"),
     "resume_schedule": (lambda c: c.resume_schedule(SCHEDULE), "ScheduleChanged"),
+    "grants": (lambda c: c.grants(), "GrantView"),
+    "give_grant": (
+        lambda c: c.give_grant("github", "a token", user="nightly@example.com", expires_at=AT, idempotency_key="k"),
+        "GrantView",
+    ),
+    "revoke_grant": (lambda c: c.revoke_grant(EVENT), "GrantView"),
+    "users": (lambda c: c.users(), "UserView"),
+    "register_user": (
+        lambda c: c.register_user(RegisterUserRequest(email="mira@example.com", roles=("developer",))),
+        "UserView",
+    ),
+    "deactivate_user": (lambda c: c.deactivate_user(EVENT), "UserView"),
+    "user_history": (lambda c: c.user_history(EVENT), "PersonalFact"),
     "diff": (lambda c: c.diff("hello", before="9f86d081", after="60303ae2"), "DefinitionDiff"),
     "promote": (lambda c: c.promote("hello", "9f86d081"), "DefinitionPromoted"),
     "inbox": (lambda c: c.inbox(), "InboxItem"),
@@ -90,6 +104,7 @@ MORE_CALLS: tuple[tuple[Callable[[Client], Any], str], ...] = (
         ),
         "RunSummary",
     ),
+    (lambda c: c.give_grant("github", "a token"), "GrantView"),
     (lambda c: c.fork(RUN), "RunChanged"),
     (lambda c: c.bulk("retry", RunsFilter()), "BulkResult"),
     (lambda c: c.sync({"sources.yaml": "sources: []\n"}, canary_percent=10), "SyncResult"),

@@ -23,6 +23,7 @@ from libs.ids import mint
 from libs.owner import Item, Owner, Publisher
 from libs.postgres.pool import open_pool
 from libs.process import Service, Tools, actor
+from libs.sealing import KEY_REF, new_key
 from services.api.app import build
 from services.api.identity import Identity, Place
 from services.api.server import ApiService
@@ -33,6 +34,7 @@ from tests.support.postgres import Database
 
 PREFIX = "/api/public/admin/workflows"
 WEBHOOK_SECRET = "a secret of the test"
+SEALING_KEY = new_key()
 
 FILES: Mapping[str, str] = {
     "workflows/story/workflow.yaml": """
@@ -230,7 +232,7 @@ async def world(
     )
     pool = await open_pool(database.app_dsn, application_name="test api")
     bus = InProcessBus() if bus is None else bus
-    secrets = Secrets(overrides={"jira_webhook_secret": WEBHOOK_SECRET})
+    secrets = Secrets(overrides={"jira_webhook_secret": WEBHOOK_SECRET, KEY_REF: SEALING_KEY})
     tools = Tools(settings=settings, secrets=secrets, pool=pool, store=PostgresStore(pool), bus=bus)
     service = build(tools)
     build_planner(tools)
@@ -274,4 +276,4 @@ async def _people(made: World) -> None:
         made.users[name], made.tokens[name] = user_id, minted.secret
 
 
-__all__ = ["PREFIX", "WEBHOOK_SECRET", "InProcessBus", "World", "world"]
+__all__ = ["PREFIX", "SEALING_KEY", "WEBHOOK_SECRET", "InProcessBus", "World", "world"]

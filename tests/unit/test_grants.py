@@ -48,6 +48,8 @@ def test_a_grant_is_given_once_and_telling_it_twice_changes_nothing() -> None:
 def test_another_secret_takes_the_place_of_the_first() -> None:
     other = give(caller(SAM), secret_id=UUID(int=2))
     assert identity.decide(other, given(fact()), NOW).events == (fact(secret_id=UUID(int=2)),)
+    replaced = given(fact(), fact(secret_id=UUID(int=2)))
+    assert identity.decide(give(caller(SAM)), replaced, NOW).events == (), "the first, told again by a late repetition"
 
 
 def test_a_revoked_grant_may_be_given_again_under_another_secret() -> None:

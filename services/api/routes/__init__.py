@@ -9,11 +9,13 @@ from services.api.routes import (
     definitions,
     effects,
     events,
+    grants,
     health,
     me,
     operations,
     runs,
     schedules,
+    users,
     webhooks,
 )
 
@@ -26,6 +28,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     events.router,
     webhooks.router,
     schedules.router,
+    grants.router,
+    users.router,
     me.router,
     health.router,
 )
@@ -40,6 +44,8 @@ TAGS: Final = [
         "description": "Webhooks from declared sources, and what followed from them.",
     },
     {"name": "schedules", "description": "When definitions start runs by themselves."},
+    {"name": "grants", "description": "Users' credentials for MCP servers, which writes of their runs bear."},
+    {"name": "users", "description": "Who there is in the tenant group; for administrators."},
     {"name": "me", "description": "Who the caller is."},
     {"name": "health", "description": "Whether the service lives and can work."},
 ]

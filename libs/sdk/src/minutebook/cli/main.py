@@ -9,9 +9,11 @@ from minutebook.cli import bulk  # noqa: F401  adds itself to `runs`
 from minutebook.cli.decisions import decide, inbox, tasks
 from minutebook.cli.definitions import definitions
 from minutebook.cli.events import events
+from minutebook.cli.grants import grants
 from minutebook.cli.runs import runs
 from minutebook.cli.schedules import schedules
 from minutebook.cli.session import SESSION
+from minutebook.cli.users import users
 
 COMMANDS = "minutebook.commands"
 """The entry-point group in which a server's package offers its own commands; `group.name` goes under that group."""
@@ -40,7 +42,14 @@ def _options(
 def build() -> typer.Typer:
     """Assemble the command line: ours, and what other packages offer."""
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, callback=_options)
-    groups = {"runs": runs, "definitions": definitions, "events": events, "schedules": schedules}
+    groups = {
+        "runs": runs,
+        "definitions": definitions,
+        "events": events,
+        "schedules": schedules,
+        "grants": grants,
+        "users": users,
+    }
     for offered in sorted(entry_points(group=COMMANDS), key=lambda point: point.name):
         group, _, name = offered.name.rpartition(".")
         (groups[group] if group else app).command(name)(offered.load())

@@ -40,6 +40,7 @@ from minutebook.models.events import (
     EventView,
 )
 from minutebook.models.operations import BulkItem, BulkRequest, BulkResult, CompleteStepRequest, ForkRequest, RunsFilter
+from minutebook.models.people import GiveGrantRequest, GrantView, PersonalFact, RegisterUserRequest, UserView
 from minutebook.models.problem import Problem, ProblemItem
 from minutebook.models.runs import (
     ArtifactView,
@@ -102,6 +103,8 @@ __all__ = [
     "EventView",
     "FieldChange",
     "ForkRequest",
+    "GiveGrantRequest",
+    "GrantView",
     "Health",
     "HistoryEntry",
     "InboxItem",
@@ -110,11 +113,13 @@ __all__ = [
     "Microdollars",
     "Page",
     "Person",
+    "PersonalFact",
     "Problem",
     "ProblemItem",
     "PromoteRequest",
     "Readiness",
     "ReasonRequest",
+    "RegisterUserRequest",
     "RunChanged",
     "RunStarted",
     "RunSummary",
@@ -136,6 +141,7 @@ __all__ = [
     "TouchedRun",
     "TriggerView",
     "UsageView",
+    "UserView",
     "VersionView",
     "WaitingFor",
     "WaitingForDecision",
