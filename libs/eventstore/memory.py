@@ -37,6 +37,7 @@ from libs.eventstore.port import (
     SnapshotKey,
     Woken,
     Written,
+    nothing_of,
 )
 from libs.eventstore.rows import Batch, BirthItem, EventRow, prepare
 
@@ -127,7 +128,7 @@ class MemoryStore:
     def _loaded(self, category: str, stream_id: UUID, after: int, key: SnapshotKey | None = None) -> Loaded:
         head = self.rows[category].get(stream_id)
         if head is None:
-            return Loaded(stream_id, 0, b"", None, None, None, ())
+            return nothing_of(stream_id)
         snapshot = (
             self._newest(stream_id, key) if key is not None and after == 0 and head.version >= key.every else None
         )

@@ -63,6 +63,11 @@ class Loaded:
     snapshot: Snapshot | None = None
 
 
+def nothing_of(stream_id: UUID) -> Loaded:
+    """A stream that does not exist."""
+    return Loaded(stream_id, 0, b"", None, None, None, ())
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """What `load` answers: the streams asked for, those beside them, and the database's clock at that moment."""

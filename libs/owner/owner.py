@@ -108,7 +108,8 @@ class Owner(Generic[S, C]):
     `decide` judges one command; `prepare`, where given, completes the commands of a batch with what their deciders
     need from elsewhere, once their states are known; what `beside` names comes with the states, in the same query.
     `categories` are those that births may go to. `observe` is told what was written: a stream's state before, and its
-    new facts. A stream is kept as a snapshot when `snapshot_every` facts have come to it since it last was.
+    new facts. `quiet` are types of the category's own facts that are no news when they are written here. A stream is
+    kept as a snapshot when `snapshot_every` facts have come to it since it last was.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Owner(Generic[S, C]):
         prepare: Prepare[C, S] | None = None,
         beside: Beside[C, S] | None = None,
         observe: Callable[[S, Sequence[Event]], None] | None = None,
+        quiet: frozenset[str] = frozenset(),
         snapshot_every: int = SNAPSHOT_EVERY,
     ) -> None:
         self._category = category
@@ -132,6 +134,7 @@ class Owner(Generic[S, C]):
         self._prepare = prepare
         self._beside = beside
         self._observe = observe
+        self._quiet = quiet
         self._snapshots = Snapshots(category, every=snapshot_every)
         self._cache: OrderedDict[UUID, _Held[S]] = OrderedDict()
 
@@ -139,7 +142,8 @@ class Owner(Generic[S, C]):
         """Carry out a batch; one result per item, in order. An item's failure is its own.
 
         Several items of one stream are carried out one after the other. `loaded` holds all of their streams from the
-        beginning, where the caller has just read them; what has changed since loses its gate and is read again.
+        beginning, where the caller has just read them or takes them for new; one that is otherwise loses its gate and
+        is read then.
         """
         results: dict[int, Result[S]] = {}
         waiting = dict(enumerate(items))
@@ -206,7 +210,7 @@ class Owner(Generic[S, C]):
                 self._settle(index, append, fate, states[index], results)
                 if self._observe is not None and fate.fate == "won":
                     self._observe(held[append.stream_id].state, append.events)
-            await self._publisher.publish(batch, _work(appends.values(), batch))
+            await self._publisher.publish(batch, _work(appends.values(), batch), quiet=self._quiet)
             await self._keep([fate.stream_id for fate in batch.appended if fate.fate == "won"])
         return results
 

@@ -33,8 +33,10 @@ class Publisher:
         )
         self._not_before: float | None = None
 
-    async def publish(self, result: BatchResult, work: Iterable[str] = ()) -> None:
-        """Publish the facts and ring the doorbell of each work subject (with repeats counted).
+    async def publish(
+        self, result: BatchResult, work: Iterable[str] = (), *, quiet: frozenset[str] = frozenset()
+    ) -> None:
+        """Publish the facts but those of `quiet` types, and ring the doorbell of each work subject, repeats counted.
 
         A bus that is away is logged and no error: the facts are committed, and their outbox row is still there. One
         that is there and acknowledges nothing, as with a full disk, is waited for by one caller at a time: the others
@@ -47,7 +49,7 @@ class Publisher:
             Message(subject=subject, data=Doorbell(count=count).model_dump_json().encode(), id=f"{id_}.{subject}")
             for subject, count in Counter(work).items()
         ]
-        messages += envelopes(result.written, era=result.era, id_=id_)
+        messages += envelopes([w for w in result.written if w.type not in quiet], era=result.era, id_=id_)
         if not messages:
             await self._store.published(result.outbox)
             return

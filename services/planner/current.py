@@ -4,6 +4,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -50,8 +51,11 @@ class CurrentVersions:
         self._store = store
         self._held: OrderedDict[UUID, _Held] = OrderedDict()
 
-    async def read(self, wanted: Collection[Key]) -> Mapping[Key, Versions]:
-        """Return the versions that each definition has now; those that were never synced are absent."""
+    async def read(self, wanted: Collection[Key]) -> tuple[datetime, Mapping[Key, Versions]]:
+        """Return the database's clock and the versions that each definition has at that moment.
+
+        Definitions that were never synced are absent.
+        """
         streams = {ids.definition(*key): key for key in wanted}
         load = await self._store.load("definition", {i: self._of(i).version for i in streams})
         denied = [i for i, loaded in load.streams.items() if self._denies(i, loaded)]
@@ -64,7 +68,7 @@ class CurrentVersions:
             state = self._top_up(stream_id, loaded)
             if isinstance(state.current, DefinitionSynced) and loaded.tenant_group == streams[stream_id][0]:
                 found[streams[stream_id]] = Versions(state, state.current)
-        return found
+        return load.now, found
 
     def _of(self, stream_id: UUID) -> _Held:
         return self._held.get(stream_id, _Held())

@@ -83,7 +83,8 @@ class Descendants:
         return [recorded.event for recorded in found[run_id]]
 
     async def _versions(self, group: UUID, definition_id: str) -> Versions:
-        versions = (await self._current.read({(group, definition_id)})).get((group, definition_id))
+        _, current = await self._current.read({(group, definition_id)})
+        versions = current.get((group, definition_id))
         if versions is None:
             raise Rejected("definition.not_found", f"there is no definition {definition_id!r}", status=404)
         return versions

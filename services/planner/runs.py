@@ -1,8 +1,8 @@
 """Runs: asks from the door, and everything that may move a run on."""
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Final, cast
 from uuid import UUID
 
@@ -26,7 +26,7 @@ from contracts.events.run import RunStepFailed, RunStepRetrying, RunStepSucceede
 from contracts.replies import Reply, RunChanged, RunsStarted
 from libs.domain import run
 from libs.domain.categories import CATEGORIES
-from libs.eventstore.port import EventStore, Load
+from libs.eventstore.port import EventStore, Load, nothing_of
 from libs.ids import mint
 from libs.owner import Done, Item, Owner, Publisher
 from libs.process import actor
@@ -40,10 +40,11 @@ from services.planner.evidence import EvidenceReader, children
 PLANS_IN_A_ROW_MAX: Final = 20
 """How often a run is planned again at once because what it gave birth to existed already."""
 
-STARTS_REMEMBERED_MAX: Final = 10_000
-
 _PLANNED: Final = (run.Advance, run.Resume, run.RetryStep, run.Complete)
 """Commands that plan on what became of the run's children."""
+
+_PLANNED_AT_BIRTH: Final = frozenset({"run.created"})
+"""No news to anybody: a run that begins here is planned in the statement that makes it."""
 
 DETAIL_CHARS_MAX: Final = 400
 ERRORS_SHOWN_MAX: Final = 3
@@ -60,7 +61,6 @@ class Runs:
         self._evidence = EvidenceReader(store, self._admissions)
         self._current = CurrentVersions(store)
         self._descendants = Descendants(store, self._current, self._evidence)
-        self._starts = _Starts()
         self._owner: Owner[run.State, run.RunCommand] = Owner(
             run.CATEGORY,
             run.decide,
@@ -70,6 +70,7 @@ class Runs:
             prepare=self._prepare,
             beside=lambda command, state: children(state) if isinstance(command, _PLANNED) else (),
             observe=_measure,
+            quiet=_PLANNED_AT_BIRTH,
         )
 
     async def start(self, asks: Sequence[StartRun]) -> Sequence[RunChanged | MinutebookError]:
@@ -118,16 +119,14 @@ class Runs:
     async def on_facts(self, type_: str, facts: Sequence[Address]) -> Mapping[UUID, MinutebookError]:
         """Something happened to runs or to what they wait for: look at each run once.
 
-        That a run was started here is no news: it was planned in the statement that made it. A fact of a concurrency
-        key belongs to no run: it says itself which one it is about.
+        A fact of a concurrency key belongs to no run: it says itself which one it is about.
         """
         if type_.startswith("admission."):
             runs = await self._admissions.runs_of(facts)
             failures = await self.plan(runs) if runs else {}
             # Which of a key's runs failed does not matter: its facts are told again, and the others say nothing new.
             return {fact.stream_id: error for error in failures.values() for fact in facts}
-        runs = {fact.correlation: fact.traceparent for fact in facts if not self._starts.told(fact)}
-        return await self.plan(runs) if runs else {}
+        return await self.plan({fact.correlation: fact.traceparent for fact in facts})
 
     async def on_wake(self, _category: str, stream_ids: Sequence[UUID]) -> Mapping[UUID, MinutebookError]:
         """The clock says that these runs are due."""
@@ -165,7 +164,7 @@ class Runs:
         self, starts: Sequence[tuple[StartRun | StartRuns, StartRun | RunToStart]]
     ) -> list[RunChanged | MinutebookError]:
         """Start each (ask, run of it), all in one append."""
-        current = await self._current.read({_key(ask) for ask, _ in starts})
+        now, current = await self._current.read({_key(ask) for ask, _ in starts})
         items: dict[int, Item[run.RunCommand]] = {}
         outcomes: dict[int, RunChanged | MinutebookError] = {}
         for index, (ask, each) in enumerate(starts):
@@ -175,9 +174,23 @@ class Runs:
                 outcomes[index] = error
             else:
                 items[index] = _item(ask, each.run_id, command)
-        self._starts.expect(item.stream_id for item in items.values())
-        outcomes.update(zip(items, await self._changed(list(items.values())), strict=True))
+        outcomes.update(zip(items, await self._begin(list(items.values()), now), strict=True))
         return [outcomes[index] for index in range(len(starts))]
+
+    async def _begin(
+        self, items: Sequence[Item[run.RunCommand]], now: datetime
+    ) -> list[RunChanged | MinutebookError]:
+        """Carry starts out without a look at their runs, which are new but for a start that is sent again.
+
+        That one loses its gate, or is refused as if it were new: only then it is read, and judged as what it is.
+        """
+        new = Load(now, {item.stream_id: nothing_of(item.stream_id) for item in items})
+        outcomes = await self._changed(items, loaded=new)
+        refused = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Rejected)]
+        if refused:
+            for index, outcome in zip(refused, await self._changed([items[i] for i in refused]), strict=True):
+                outcomes[index] = outcome
+        return outcomes
 
     async def _creation(
         self, ask: StartRun | StartRuns, each: StartRun | RunToStart, versions: Versions | None
@@ -201,7 +214,6 @@ class Runs:
 
     async def _new(self, ask: RestartRun | ForkRun, command: run.Restart | run.Fork) -> RunChanged:
         """Carry out a command that makes a run of another one."""
-        self._starts.expect([ask.new_run_id])
         (outcome,) = await self._changed([_item(ask, ask.new_run_id, command)])
         if isinstance(outcome, MinutebookError):
             raise outcome
@@ -215,9 +227,11 @@ class Runs:
             raise outcome
         return outcome
 
-    async def _changed(self, items: Sequence[Item[run.RunCommand]]) -> list[RunChanged | MinutebookError]:
-        """Carry commands out, and plan on what was skipped."""
-        results = await self._owner.handle(items)
+    async def _changed(
+        self, items: Sequence[Item[run.RunCommand]], *, loaded: Load | None = None
+    ) -> list[RunChanged | MinutebookError]:
+        """Carry commands out, and plan on what was skipped. `loaded` are their runs, where they are known."""
+        results = await self._owner.handle(items, loaded=loaded)
         skipped = {
             item.stream_id: item.traceparent
             for item, result in zip(items, results, strict=True)
@@ -266,26 +280,6 @@ class Runs:
             command = commands[index]
             assert isinstance(command, run.Create | run.Restart | run.Fork)
             commands[index] = replace(command, evidence=replace(command.evidence, key=states[key_id]))
-
-
-class _Starts:
-    """Runs that were started here and whose birth has not been told yet. Forgetting one costs a look at it."""
-
-    def __init__(self) -> None:
-        self._ids: OrderedDict[UUID, None] = OrderedDict()
-
-    def expect(self, run_ids: Iterable[UUID]) -> None:
-        """Begin before they are written: a message may come before the statement's answer."""
-        self._ids.update(dict.fromkeys(run_ids))
-        while len(self._ids) > STARTS_REMEMBERED_MAX:
-            self._ids.popitem(last=False)
-
-    def told(self, fact: Address) -> bool:
-        """Whether a fact is the birth of one of them, told for the first time."""
-        if fact.version != 1 or fact.stream_id not in self._ids:
-            return False
-        del self._ids[fact.stream_id]
-        return True
 
 
 def _item(ask: Command, run_id: UUID, command: run.RunCommand) -> Item[run.RunCommand]:
