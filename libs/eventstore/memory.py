@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from contracts.events.attempt import AttemptQueued
+from contracts.events.attempt import AttemptQueued, AttemptSucceeded
 from contracts.events.run import RunForked
 from libs.domain.lifecycle import RUN_ACTIVE
 from libs.eventstore.adapter import digest_bytes
@@ -119,10 +119,12 @@ class MemoryStore:
         snapshots: SnapshotKey | None = None,
     ) -> Load:
         heads_of(category)
+        found = {i: tuple(self._streams[i]) for other, i in beside if i in self.rows[heads_of(other).category]}
         return Load(
             now=self.clock,
             streams={stream_id: self._loaded(category, stream_id, v, snapshots) for stream_id, v in after.items()},
-            beside={i: tuple(self._streams[i]) for other, i in beside if i in self.rows[heads_of(other).category]},
+            beside=found,
+            outputs={key: self._blobs[key] for key in _outputs(found) if key in self._blobs},
         )
 
     def _loaded(self, category: str, stream_id: UUID, after: int, key: SnapshotKey | None = None) -> Loaded:
@@ -541,6 +543,15 @@ def _is_earlier(inbound_id: UUID, head: Head, asked: Earlier) -> bool:
         and asked.event in (None, head.columns["event"])
         and (asked.after is None or (received_at, inbound_id) > asked.after)
     )
+
+
+def _outputs(streams: Mapping[UUID, Sequence[Recorded]]) -> list[tuple[UUID, str]]:
+    return [
+        (recorded.metadata.tenant_group, recorded.event.output.digest)
+        for facts in streams.values()
+        for recorded in facts
+        if isinstance(recorded.event, AttemptSucceeded)
+    ]
 
 
 def _earliest(*moments: datetime | None) -> datetime | None:

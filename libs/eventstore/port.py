@@ -70,11 +70,15 @@ def nothing_of(stream_id: UUID) -> Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What `load` answers: the streams asked for, those beside them, and the database's clock at that moment."""
+    """What `load` answers: the streams asked for, those beside them, and the database's clock at that moment.
+
+    `outputs` is the content of what the attempts beside them have handed off, by its (tenant group, digest).
+    """
 
     now: datetime
     streams: Mapping[UUID, Loaded]
     beside: Mapping[UUID, tuple[Recorded, ...]] = field(default_factory=dict)
+    outputs: Mapping[tuple[UUID, str], bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +242,7 @@ class EventStore(Protocol):
         """Read streams of a category with their events above the given version (0 for all), in one query.
 
         `beside` are whole streams of other categories that are wanted too, by (category, stream); absent ones are left
-        out. `snapshots` may stand in for the events of streams that are wanted from their beginning: the newest one
+        out. Attempts among them bring their outputs. `snapshots` may stand in for the events of streams that are wanted from their beginning: the newest one
         of a stream, unless the history has another digest at its version.
         """
         ...

@@ -91,6 +91,9 @@ class PostgresStore(PostgresEras, PostgresClockwork, PostgresClaims, PostgresDel
                 for stream_id, row in first.items()
             },
             beside={row["asked"]: tuple(events[row["asked"]]) for row in others if row["asked"] in events},
+            outputs={
+                (row["tenant_group"], row["output_digest"]): row["output"] for row in rows if row["output"] is not None
+            },
         )
 
     async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
@@ -283,7 +286,11 @@ def _load_sql(category: str, *, with_snapshots: bool) -> str:
               left join lateral (
                 select * from {table} h where h.stream_id = a.stream_id and a.category = $4) h on true{snapshots}
               left join lateral (
-                select {FACT}, b.content from workflow_history e {SPILLED}
+                select {FACT}, b.content, o.content as output, e.payload->'output'->>'digest' as output_digest
+                  from workflow_history e {SPILLED}
+                  left join blobs o on e.type = 'attempt.succeeded' and a.category <> $4
+                                   and o.tenant_group = e.tenant_group
+                                   and o.digest = decode(e.payload->'output'->>'digest', 'hex')
                  where e.stream_id = a.stream_id and e.version > {above} and e.category = a.category offset 0) e on true
              order by a.n, e.version"""  # noqa: S608 - names of our own
 

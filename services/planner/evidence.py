@@ -13,7 +13,7 @@ from libs.domain.categories import CATEGORIES
 from libs.domain.run import State
 from libs.domain.run.commands import Child, Evidence
 from libs.domain.run.state import StepRecord
-from libs.eventstore.port import EventStore, Recorded
+from libs.eventstore.port import EventStore, Load, Recorded
 from libs.language.model import Bundle
 from services.planner.admissions import Admissions
 
@@ -49,15 +49,11 @@ class EvidenceReader:
                 self._bundles.popitem(last=False)
         return self._bundles[key]
 
-    async def read(
-        self, runs: Sequence[tuple[UUID, UUID, State]], known: Mapping[UUID, Sequence[Recorded]]
-    ) -> list[Evidence]:
-        """Return the evidence of each (tenant group, run id, run state), in order.
-
-        `known` are streams that came with the states.
-        """
+    async def read(self, runs: Sequence[tuple[UUID, UUID, State]], load: Load) -> list[Evidence]:
+        """Return the evidence of each (tenant group, run id, run state), in order. `load` brought the states."""
         states = [(group, state) for group, _, state in runs]
-        children = await self._children(states, known)
+        children = await self._children(states, load.beside)
+        self._keep(load.outputs)
         wanted: defaultdict[UUID, set[str]] = defaultdict(set)
         for group, state in states:
             wanted[group] |= set(_digests(state, children))
@@ -112,9 +108,8 @@ class EvidenceReader:
     async def _content(self, group: UUID, digests: set[str]) -> dict[str, bytes]:
         missing = [d for d in digests if (group, d) not in self._artefacts]
         if missing:
-            for digest, content in (await self._store.blobs(group, missing)).items():
-                self._artefacts[group, digest] = content
-                self._artefact_bytes += len(content)
+            read = await self._store.blobs(group, missing)
+            self._keep({(group, digest): content for digest, content in read.items()})
         found: dict[str, bytes] = {}
         for digest in digests:
             if (content_ := self._artefacts.get((group, digest))) is not None:
@@ -124,6 +119,12 @@ class EvidenceReader:
             _, dropped = self._artefacts.popitem(last=False)
             self._artefact_bytes -= len(dropped)
         return found
+
+    def _keep(self, contents: Mapping[tuple[UUID, str], bytes]) -> None:
+        for key, content in contents.items():
+            if key not in self._artefacts:
+                self._artefacts[key] = content
+                self._artefact_bytes += len(content)
 
 
 class _Texts(UserDict[str, str]):

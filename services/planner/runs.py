@@ -177,9 +177,7 @@ class Runs:
         outcomes.update(zip(items, await self._begin(list(items.values()), now), strict=True))
         return [outcomes[index] for index in range(len(starts))]
 
-    async def _begin(
-        self, items: Sequence[Item[run.RunCommand]], now: datetime
-    ) -> list[RunChanged | MinutebookError]:
+    async def _begin(self, items: Sequence[Item[run.RunCommand]], now: datetime) -> list[RunChanged | MinutebookError]:
         """Carry starts out without a look at their runs, which are new but for a start that is sent again.
 
         That one loses its gate, or is refused as if it were new: only then it is read, and judged as what it is.
@@ -259,7 +257,7 @@ class Runs:
                 commands[index] = Rejected("run.not_found", "there is no such run", status=404)
             else:
                 needing[index] = (group, item.stream_id, state)
-        evidence = await self._evidence.read(list(needing.values()), load.beside)
+        evidence = await self._evidence.read(list(needing.values()), load)
         for index, read in zip(needing, evidence, strict=True):
             item = batch[index][0]
             length = load.streams[item.stream_id].version

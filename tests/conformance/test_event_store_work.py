@@ -106,6 +106,24 @@ async def test_other_streams_are_read_beside(world: World) -> None:
     assert load.beside == {attempt: (await loaded(world, "attempt", attempt)).events}
 
 
+async def test_an_attempt_that_is_read_beside_brings_its_output(world: World) -> None:
+    """As `blobs` would answer; one that is stored nowhere is left out, and who reads attempts themselves has none."""
+    kept, lost = mint(), mint()
+    run = await queue(world, kept, lost)
+    ref, content = blob({"words": "mine"})
+    for claimed in await world.store.claim(None, limit=2, lease=LEASE):
+        id_, fact = claimed.attempt_id, succeeded(claimed.claim)
+        given = {ref.digest: content} if id_ == kept else {}
+        end = fact.model_copy(update={"output": ref}) if id_ == kept else fact
+        before = await loaded(world, "attempt", id_)
+        await world.store.append("attempt", [append("attempt", before, end, state="succeeded", blobs=given)])
+
+    load = await world.store.load("run", {run: 0}, beside=[("attempt", kept), ("attempt", lost)])
+
+    assert load.outputs == {(GROUP, ref.digest): content}
+    assert (await world.store.load("attempt", {kept: 0})).outputs == {}
+
+
 async def test_a_claim_takes_its_subjects_only(world: World) -> None:
     ours, theirs = mint(), mint()
     await queue(world, ours)
