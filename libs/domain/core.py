@@ -63,7 +63,8 @@ class Decided:
     """What follows from a command. Empty when it is already true.
 
     `blobs` maps the digests of new `BlobRef`s in the events to their canonical JSON bytes. `ready` puts streams
-    that exist already back into the claimable work: stream id → work subject.
+    that exist already back into the claimable work: stream id → work subject. `state` is what the stream's state has
+    become, from a decider that folded its facts as it wrote them.
     """
 
     events: tuple[Event, ...] = ()
@@ -71,6 +72,7 @@ class Decided:
     guards: tuple[Guard, ...] = ()
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     ready: Mapping[UUID, str] = field(default_factory=dict)
+    state: Any = None
 
 
 NOTHING = Decided()

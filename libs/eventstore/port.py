@@ -242,8 +242,8 @@ class EventStore(Protocol):
         """Read streams of a category with their events above the given version (0 for all), in one query.
 
         `beside` are whole streams of other categories that are wanted too, by (category, stream); absent ones are left
-        out. Attempts among them bring their outputs. `snapshots` may stand in for the events of streams that are wanted from their beginning: the newest one
-        of a stream, unless the history has another digest at its version.
+        out. Attempts among them bring their outputs. `snapshots` may stand in for the events of streams that are
+        wanted from their beginning: the newest one of a stream, unless the history has another digest at its version.
         """
         ...
 

@@ -200,7 +200,8 @@ class Owner(Generic[S, C]):
                 if before.wake_at is not None and before.wake_at <= now and item.actor.id is None:
                     moves.append((item.stream_id, before.version, self._later(before.state, now)))
                 continue
-            states[index] = self._category.fold(decision.events, before.state)
+            folded: S | None = decision.state
+            states[index] = self._category.fold(decision.events, before.state) if folded is None else folded
             appends[index] = self._append(item, before, decision, states[index], now)
         if moves:
             await self._store.move_wakes(self._category.name, moves)

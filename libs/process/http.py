@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from contracts.errors import Unavailable
+from libs.process.bounded import BoundedHttp
 
 BACKLOG: Final = 2_048
 KEEP_ALIVE_SECONDS: Final = 75
@@ -77,6 +78,7 @@ async def serve(app: ASGIApp, listener: socket.socket, *, drain: timedelta) -> R
     """
     config = uvicorn.Config(
         app,
+        http=BoundedHttp,
         log_config=None,
         log_level="warning",
         access_log=False,

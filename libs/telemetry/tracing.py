@@ -2,15 +2,28 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import Final
 
+from opentelemetry.context import attach, detach
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import NoOpTracerProvider, Span, Status, StatusCode, Tracer
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    NoOpTracerProvider,
+    Span,
+    SpanContext,
+    Status,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
+)
 from opentelemetry.trace import TracerProvider as AnyTracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -21,20 +34,25 @@ _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_E
 _OTLP_MODULE: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 
 _propagator = TraceContextTextMapPropagator()
+_ids = RandomIdGenerator()
 
 Attributes = Mapping[str, str | bool | int | float]
 
 
 class _Tracing:
-    """Where spans go. Until `configure` runs they go nowhere and trace context is passed on as it came."""
+    """Where spans go. Until `configure` runs they go nowhere and trace context is passed on as it came.
+
+    `ids_only`: nobody looks at spans, but their ids are minted, for logs and for whoever exports further on.
+    """
 
     provider: AnyTracerProvider = NoOpTracerProvider()
     tracer: Tracer = provider.get_tracer(_SCOPE)
+    ids_only: bool = False
 
     @classmethod
-    def use(cls, provider: AnyTracerProvider) -> None:
+    def use(cls, provider: AnyTracerProvider, *, ids_only: bool = False) -> None:
         """Send spans there from now on. Making a tracer costs more than a span, so it is made once."""
-        cls.provider, cls.tracer = provider, provider.get_tracer(_SCOPE)
+        cls.provider, cls.tracer, cls.ids_only = provider, provider.get_tracer(_SCOPE), ids_only
 
 
 def configure(service: str) -> None:
@@ -43,7 +61,7 @@ def configure(service: str) -> None:
     exporter = _otlp_exporter()
     if exporter is not None:
         provider.add_span_processor(BatchSpanProcessor(exporter))
-    _Tracing.use(provider)
+    _Tracing.use(provider, ids_only=exporter is None)
 
 
 def shutdown() -> None:
@@ -58,12 +76,44 @@ def tracer() -> Tracer:
     return _Tracing.tracer
 
 
-@contextmanager
-def span(name: str, *, traceparent: str | None = None, attributes: Attributes | None = None) -> Iterator[Span]:
+def span(
+    name: str, *, traceparent: str | None = None, attributes: Attributes | None = None
+) -> AbstractContextManager[Span]:
     """Be in a span: a child of `traceparent` when given, else of the current span, else the root of a new trace.
 
     An exception marks the span with the error's code or type; its message is left out, since it may quote payloads.
     """
+    if _Tracing.ids_only:
+        return _unseen(traceparent)
+    return _seen(name, traceparent, attributes)
+
+
+@contextmanager
+def _unseen(traceparent: str | None) -> Iterator[Span]:
+    """A span of which there is nothing but its ids: a tenth of the cost of one that could be exported."""
+    parent = (_origin(traceparent) if traceparent else get_current_span()).get_span_context()
+    opened = NonRecordingSpan(
+        SpanContext(
+            trace_id=parent.trace_id if parent.is_valid else _ids.generate_trace_id(),
+            span_id=_ids.generate_span_id(),
+            is_remote=False,
+            trace_flags=parent.trace_flags if parent.is_valid else TraceFlags(TraceFlags.SAMPLED),
+        )
+    )
+    token = attach(set_span_in_context(opened))
+    try:
+        yield opened
+    finally:
+        detach(token)
+
+
+def _origin(traceparent: str) -> Span:
+    """The span that a `traceparent` names; an invalid one, as of no trace, when it names none."""
+    return get_current_span(_propagator.extract({"traceparent": traceparent}))
+
+
+@contextmanager
+def _seen(name: str, traceparent: str | None, attributes: Attributes | None) -> Iterator[Span]:
     context = _propagator.extract({"traceparent": traceparent}) if traceparent else None
     with tracer().start_as_current_span(
         name,
@@ -83,9 +133,10 @@ def span(name: str, *, traceparent: str | None = None, attributes: Attributes | 
 
 def current_traceparent() -> str | None:
     """The current span as W3C `traceparent`, to be sent along; None outside of a trace."""
-    carrier: dict[str, str] = {}
-    _propagator.inject(carrier)
-    return carrier.get("traceparent")
+    current = get_current_span().get_span_context()
+    if not current.is_valid:
+        return None
+    return f"00-{current.trace_id:032x}-{current.span_id:016x}-{current.trace_flags:02x}"
 
 
 @contextmanager

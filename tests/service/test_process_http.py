@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Final
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from contracts.errors import Unavailable
+from libs.process.bounded import HEAD_BYTES_MAX
 from libs.process.http import listen, serve
 
 DRAIN = timedelta(seconds=5)
@@ -84,3 +86,45 @@ async def test_stop_answers_what_is_in_hand_and_takes_no_more() -> None:
         await stopping
         with pytest.raises(httpx.ConnectError):
             await http.get(running.url)
+
+
+LONG: Final = b"a" * (HEAD_BYTES_MAX + 1)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /" + LONG + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\nx-long: " + LONG + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"x-many: 1234567890\r\n" * 4_000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\nx-endless: " + LONG * 5,
+        b"GET /" + LONG * 5,
+    ],
+    ids=["path", "header", "headers", "a header without an end", "a path without an end"],
+)
+async def test_a_head_without_bounds_is_refused(head: bytes) -> None:
+    """Of a request that has not begun to be one, no more is kept than the head of any request may have."""
+    running = await serve(Starlette(), listen("127.0.0.1", 0), drain=DRAIN)
+    host, port = running.url.removeprefix("http://").split(":")
+    try:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head)
+        answer = await reader.readuntil(b"\r\n")
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 400 ")
+    finally:
+        await running.stop()
+
+
+async def test_a_head_within_bounds_is_read_and_so_is_the_next_one() -> None:
+    async def length(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(str(len(request.headers.get("x-long", ""))))
+
+    running = await serve(Starlette(routes=[Route("/", length)]), listen("127.0.0.1", 0), drain=DRAIN)
+    try:
+        async with httpx.AsyncClient() as http:
+            for long in (HEAD_BYTES_MAX - 1_000, 10, HEAD_BYTES_MAX - 1_000):
+                answer = await http.get(running.url, headers={"x-long": "a" * long})
+                assert answer.text == str(long)
+    finally:
+        await running.stop()

@@ -187,7 +187,7 @@ class Walk:
         }
 
     def decided(self) -> Decided:
-        return Decided(events=tuple(self.events), births=tuple(self.births), blobs=self.blobs)
+        return Decided(events=tuple(self.events), births=tuple(self.births), blobs=self.blobs, state=self.state)
 
 
 Stepper = Callable[[Walk, Any, str], None]
