@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, Final
+
+import orjson
 
 from contracts.base import BlobRef, JsonValue
 from contracts.errors import Malformed
@@ -10,6 +12,7 @@ from contracts.errors import Malformed
 JSON_DEPTH_MAX = 64
 JSON_INT_DIGITS_MAX = 400
 
+_PRETTY: Final = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -23,6 +26,14 @@ def canonical(value: Any) -> bytes:
         return _CANONICAL.encode(value).encode()
     except (ValueError, UnicodeEncodeError, RecursionError) as error:
         raise Malformed("json.not_canonical", f"the value cannot be kept as JSON: {error}") from error
+
+
+def pretty(value: Any) -> str:
+    """Return the JSON of a value as people and models read it: a key or an item on each line, keys sorted."""
+    try:
+        return orjson.dumps(value, option=_PRETTY).decode()
+    except TypeError:  # an integer of more than 64 bits
+        return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
 
 
 def blob(value: Any) -> tuple[BlobRef, bytes]:

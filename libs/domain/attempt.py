@@ -34,7 +34,7 @@ NO_USAGE: Final = Usage()
 TERMINAL: Final = terminal(ATTEMPT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class State:
     """An attempt. `claim` is the one that started it, `lost_claim` the last whose lease ended without a report."""
 

@@ -21,19 +21,28 @@ else:
     def replace(state, /, **changes):
         """A frozen state with some of its fields changed: `dataclasses.replace`, at a fraction of its cost.
 
-        For dataclasses whose fields are the arguments of their constructor, in order.
+        For dataclasses whose fields are the arguments of their constructor, in order. Those without slots are copied
+        by their dictionaries, which costs the same however many fields they have.
         """
-        places, values_of = _fields(type(state))
+        of = type(state)
+        places, values_of = _fields(of)
+        if values_of is None:
+            if not changes.keys() <= places.keys():
+                raise KeyError(*(changes.keys() - places.keys()))
+            copy = object.__new__(of)
+            copy.__dict__.update(state.__dict__, **changes)
+            return copy
         values = list(values_of(state))
         for name, value in changes.items():
             values[places[name]] = value
-        return type(state)(*values)
+        return of(*values)
 
 
 @cache
-def _fields(of: type) -> tuple[Mapping[str, int], Callable[[Any], tuple[Any, ...]]]:
+def _fields(of: type) -> tuple[Mapping[str, int], Callable[[Any], tuple[Any, ...]] | None]:
+    """Where a class has its fields, and what reads all of them from one that keeps them in slots."""
     names = [field.name for field in dataclasses.fields(of)]
-    return {name: place for place, name in enumerate(names)}, attrgetter(*names)
+    return {name: place for place, name in enumerate(names)}, attrgetter(*names) if hasattr(of, "__slots__") else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from libs.eventstore.adapter import digest_bytes
 from libs.eventstore.heads import Heads, heads_of
-from libs.eventstore.port import Append, OutboxToken
+from libs.eventstore.port import OutboxToken
 from libs.eventstore.rows import Batch, BirthItem, EventRow
 from libs.eventstore.statements import NO_CLAIM, Shape, lock_ordered
 
@@ -28,12 +28,12 @@ def shape_of(batch: Batch, *, forget: bool) -> Shape:
 
 def arguments(batch: Batch, acked: Sequence[OutboxToken]) -> Arrays:
     """Return every array by the name that the statement gives it; a statement picks those that it has."""
-    values = _columns("i", [_head(batch, append) for append in batch.appends])
-    births: dict[str, list[dict[str, Any]]] = {}
+    values = _heads(batch) | _events(batch.events)
+    births: dict[str, list[BirthItem]] = {}
     for birth in batch.births:
-        births.setdefault(birth.row.category, []).append(_birth(birth))
-    for category, rows in births.items():
-        values |= _columns(f"birth_{category}", rows)
+        births.setdefault(birth.row.category, []).append(birth)
+    for category, born in births.items():
+        values |= _births(heads_of(category), born)
     values |= _columns("guard", list(_guards(batch)))
     late = [{"item": a.stream_id, "deadline": a.deadline} for a in batch.appends if a.deadline is not None]
     values |= _columns("late", late)
@@ -43,15 +43,14 @@ def arguments(batch: Batch, acked: Sequence[OutboxToken]) -> Arrays:
         for attempt, subject in a.ready.items()
     ]
     values |= _columns("ready", ready, "parent", "stream_id", "tenant_group", "subject")
-    values |= _columns(
-        "blob",
-        [
-            {"parent": parent, "tenant_group": group, "digest": digest_bytes(digest), "content": content}
-            for parent, group, digest, content in batch.blobs
-        ],
-    )
-    values |= _columns("e", [_event(event) for event in batch.events])
-    values |= _columns("token", [{"era": token.era, "xid": str(token.xid)} for token in acked])
+    values |= {
+        "blob.parent": [parent for parent, _, _, _ in batch.blobs],
+        "blob.tenant_group": [group for _, group, _, _ in batch.blobs],
+        "blob.digest": [digest_bytes(digest) for _, _, digest, _ in batch.blobs],
+        "blob.content": [content for _, _, _, content in batch.blobs],
+        "token.era": [token.era for token in acked],
+        "token.xid": [str(token.xid) for token in acked],
+    }
     return values
 
 
@@ -61,39 +60,48 @@ def _columns(prefix: str, rows: Sequence[Mapping[str, Any]], *names: str) -> Arr
     return {f"{prefix}.{name}": [row[name] for row in rows] for name in keys}
 
 
-def _head(batch: Batch, append: Append) -> dict[str, Any]:
-    row = {
-        "stream_id": append.stream_id,
-        "tenant_group": append.metadata.tenant_group,
-        "tenant": append.metadata.tenant,
-        "version": append.version + len(append.events),
-        "appended": len(append.events),
-        "state": append.state,
-        "digest": batch.digests[append.stream_id],
-        "wake_at": append.wake_at,
-    } | _derived(batch.heads, append.columns)
+def _heads(batch: Batch) -> Arrays:
+    appends = batch.appends
+    values: Arrays = {
+        "i.stream_id": [a.stream_id for a in appends],
+        "i.tenant_group": [a.metadata.tenant_group for a in appends],
+        "i.tenant": [a.metadata.tenant for a in appends],
+        "i.version": [a.version + len(a.events) for a in appends],
+        "i.appended": [len(a.events) for a in appends],
+        "i.state": [a.state for a in appends],
+        "i.digest": [batch.digests[a.stream_id] for a in appends],
+        "i.wake_at": [a.wake_at for a in appends],
+    }
+    values |= _derived("i", batch.heads, [a.columns for a in appends])
     if batch.heads.claimable:
-        row |= {"claim": NO_CLAIM if append.release else append.set_claim, "gate": append.claim}
-    return row
+        values["i.claim"] = [NO_CLAIM if a.release else a.set_claim for a in appends]
+        values["i.gate"] = [a.claim for a in appends]
+    return values
 
 
-def _birth(birth: BirthItem) -> dict[str, Any]:
+def _births(heads: Heads, births: Sequence[BirthItem]) -> Arrays:
+    columns: Arrays = {
+        "birth_number": [b.number for b in births],
+        "bearer": [b.parent for b in births],
+        "work_subject": [b.row.work_subject for b in births],
+        "stream_id": [b.row.stream_id for b in births],
+        "tenant_group": [b.metadata.tenant_group for b in births],
+        "tenant": [b.metadata.tenant for b in births],
+        "state": [b.row.state for b in births],
+        "digest": [b.digest for b in births],
+        "wake_at": [b.row.wake_at for b in births],
+    }
+    prefix = f"birth_{heads.category}"
+    return {f"{prefix}.{name}": column for name, column in columns.items()} | _derived(
+        prefix, heads, [b.row.columns for b in births]
+    )
+
+
+def _derived(prefix: str, heads: Heads, rows: Sequence[Mapping[str, Any]]) -> Arrays:
     return {
-        "birth_number": birth.number,
-        "bearer": birth.parent,
-        "work_subject": birth.row.work_subject,
-        "stream_id": birth.row.stream_id,
-        "tenant_group": birth.metadata.tenant_group,
-        "tenant": birth.metadata.tenant,
-        "state": birth.row.state,
-        "digest": birth.digest,
-        "wake_at": birth.row.wake_at,
-    } | _derived(heads_of(birth.row.category), birth.row.columns)
-
-
-def _derived(heads: Heads, columns: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: json.dumps(list(columns[name])) if kind == "text[]" else columns[name]
+        f"{prefix}.{name}": [json.dumps(list(row[name])) for row in rows]
+        if kind == "text[]"
+        else [row[name] for row in rows]
         for name, kind in heads.columns.items()
     }
 
@@ -110,18 +118,18 @@ def _guards(batch: Batch) -> Iterable[dict[str, Any]]:
         }
 
 
-def _event(event: EventRow) -> dict[str, Any]:
-    written = event.written
+def _events(events: Sequence[EventRow]) -> Arrays:
+    written = [event.written for event in events]
     return {
-        "birth": event.birth,
-        "stream_id": written.stream_id,
-        "version": written.version,
-        "category": written.category,
-        "type": written.type,
-        "event_version": event.event_version,
-        "payload": event.payload,
-        "metadata": event.metadata,
-        "tenant_group": written.metadata.tenant_group,
-        "tenant": written.metadata.tenant,
-        "digest": event.digest,
+        "e.birth": [event.birth for event in events],
+        "e.stream_id": [w.stream_id for w in written],
+        "e.version": [w.version for w in written],
+        "e.category": [w.category for w in written],
+        "e.type": [w.type for w in written],
+        "e.event_version": [event.event_version for event in events],
+        "e.payload": [event.payload for event in events],
+        "e.metadata": [event.metadata for event in events],
+        "e.tenant_group": [w.metadata.tenant_group for w in written],
+        "e.tenant": [w.metadata.tenant for w in written],
+        "e.digest": [event.digest for event in events],
     }

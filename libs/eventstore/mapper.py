@@ -24,6 +24,8 @@ SPILLED_PREFIX: Final = '{"$blob":"'
 METADATA_CACHED_MAX: Final = 1_024
 
 _UPCAST_BYTES_MAX: Final = 64 << 20
+_SURELY_SHORT_CHARS: Final = PAYLOAD_BYTES_MAX // 4
+_NO_BLOB: Final[Mapping[str, bytes]] = {}
 
 Upcast = Callable[[JsonObject], JsonObject]
 """Turns the JSON of one version of an event into that of the next."""
@@ -40,7 +42,14 @@ class Mapper:
         self._upcasts = upcasts or {}
 
     def to_stored(self, event: Event, stream_id: UUID, version: int) -> StoredEvent:
-        """Return the event as it is stored, under its topic `<type>/<version of its schema>`.
+        """Return the event as it is stored, under its topic `<type>/<version of its schema>`; raises as `write`."""
+        name, event_version, state = self.write(event)
+        return StoredEvent(
+            originator_id=stream_id, originator_version=version, topic=f"{name}/{event_version}", state=state.encode()
+        )
+
+    def write(self, event: Event) -> tuple[str, int, str]:
+        """Return the event's type, the version of its schema, and its JSON.
 
         Raises:
             contracts.errors.Broken: the event's model is not registered, or holds what is no JSON.
@@ -50,30 +59,37 @@ class Mapper:
         except KeyError:
             raise Broken("event.unregistered", f"{type(event).__name__} is in no registry of events") from None
         try:
-            state = event.model_dump_json().encode()
+            return name, event_version, event.model_dump_json()
         except ValueError as error:  # a lone surrogate, for example
             raise Broken("event.not_json", f"{name} cannot be written as JSON: {type(error).__name__}") from None
-        return StoredEvent(
-            originator_id=stream_id, originator_version=version, topic=f"{name}/{event_version}", state=state
-        )
 
     def to_event(self, stored: StoredEvent) -> Event:
-        """Return the event that was stored, upcast to the newest version that this process knows.
+        """Return the event that was stored; raises as `read`."""
+        name, version = split_topic(stored.topic)
+        return self.read(name, version, stored.state, stored.originator_id, stored.originator_version)
+
+    def read(self, name: str, version: int, state: str | bytes, stream_id: UUID | str, at: int) -> Event:
+        """Return the event that this JSON is, upcast to the newest version that this process knows.
+
+        `stream_id` and `at` say where it stands, for errors.
 
         Raises:
             contracts.errors.Unavailable: the type or version is unknown here; a newer replica may know it.
             contracts.errors.Broken: the stored bytes are not what their type says.
         """
-        name, version = split_topic(stored.topic)
-        state = stored.state
         while (step := self._upcasts.get((name, version))) is not None:
-            state = canonical(step(_object(parse(state, what=name, bytes_max=_UPCAST_BYTES_MAX), stored)))
+            stored = parse(
+                state if isinstance(state, bytes) else state.encode(), what=name, bytes_max=_UPCAST_BYTES_MAX
+            )
+            if not isinstance(stored, dict):
+                raise Broken("event.unreadable", f"{name}/{version} of stream {stream_id} is no JSON object")
+            state = canonical(step(stored))
             version += 1
         model = model_of(name, version)
         if model is None:
             raise Unavailable(
                 "event.unknown",
-                f"{name} version {version} (stream {stored.originator_id}, version {stored.originator_version})"
+                f"{name} version {version} (stream {stream_id}, version {at})"
                 " is unknown to this release; a newer replica can read it",
             )
         try:
@@ -82,15 +98,9 @@ class Mapper:
             places = ", ".join(".".join(map(str, e["loc"])) for e in error.errors(include_input=False)[:5])
             raise Broken(
                 "event.unreadable",
-                f"{name} version {version} at version {stored.originator_version} of stream {stored.originator_id}"
+                f"{name} version {version} at version {at} of stream {stream_id}"
                 f" does not fit its model at: {places or 'the root'}",
             ) from None
-
-
-def _object(value: object, stored: StoredEvent) -> JsonObject:
-    if not isinstance(value, dict):
-        raise Broken("event.unreadable", f"{stored.topic} of stream {stored.originator_id} is no JSON object")
-    return value
 
 
 def split_topic(topic: str) -> tuple[str, int]:
@@ -99,12 +109,15 @@ def split_topic(topic: str) -> tuple[str, int]:
     return name, int(version)
 
 
-def spill(payload: bytes) -> tuple[str, dict[str, bytes]]:
+def spill(payload: str) -> tuple[str, Mapping[str, bytes]]:
     """Return the payload as its column keeps it, and the blob that it needs when it is too long for it."""
-    if len(payload) <= PAYLOAD_BYTES_MAX:
-        return payload.decode(), {}
-    digest = hashlib.sha256(payload).hexdigest()
-    return f'{SPILLED_PREFIX}{digest}"}}', {digest: payload}
+    if len(payload) <= _SURELY_SHORT_CHARS:
+        return payload, _NO_BLOB
+    content = payload.encode()
+    if len(content) <= PAYLOAD_BYTES_MAX:
+        return payload, _NO_BLOB
+    digest = hashlib.sha256(content).hexdigest()
+    return f'{SPILLED_PREFIX}{digest}"}}', {digest: content}
 
 
 def spilled_digest(payload: str) -> str | None:

@@ -3,15 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from contracts.base import BlobRef, Event, Metadata
 from libs.domain.core import Guard
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(NamedTuple):
     """One fact as it stands in the history. Order of all of them: `(era, xid, position)`."""
 
     stream_id: UUID
@@ -126,8 +125,7 @@ class Append:
     ready: Mapping[UUID, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """One fact that the statement wrote, births included: enough for an envelope's address."""
 
     category: str

@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 import asyncpg
-from eventsourcing.persistence import StoredEvent
 
 from libs.eventstore.mapper import SPILLED_PREFIX, Mapper, read_metadata
 from libs.eventstore.port import Recorded
@@ -30,18 +29,14 @@ def fact(row: asyncpg.Record, mapper: Mapper) -> Recorded:
         contracts.errors.Broken: it cannot be read.
     """
     content: Any = row["content"]
-    stored = StoredEvent(
-        originator_id=row["stream_id"],
-        originator_version=row["version"],
-        topic=f"{row['type']}/{row['event_version']}",
-        state=row["payload"].encode() if content is None else content,
-    )
+    stream_id, version, type_ = row["stream_id"], row["version"], row["type"]
+    state = row["payload"] if content is None else content
     return Recorded(
-        stream_id=row["stream_id"],
-        version=row["version"],
+        stream_id=stream_id,
+        version=version,
         category=row["category"],
-        type=row["type"],
-        event=mapper.to_event(stored),
+        type=type_,
+        event=mapper.read(type_, row["event_version"], state, stream_id, version),
         metadata=read_metadata(row["metadata"]),
         recorded_at=row["recorded_at"],
         era=row["era"],

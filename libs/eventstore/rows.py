@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from contracts.base import Event, Metadata
 from contracts.errors import Broken
 from libs.eventstore.heads import Heads, heads_of
-from libs.eventstore.mapper import Mapper, chain, spill, split_topic, write_metadata
+from libs.eventstore.mapper import Mapper, chain, spill, write_metadata
 from libs.eventstore.port import Append, BirthRow, Written
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow:
+class EventRow(NamedTuple):
     """One row of the history. `birth` is the number of the birth that it belongs to, None for an append's own."""
 
     birth: int | None
@@ -103,10 +103,9 @@ def _row(
     event: Event,
     metadata: tuple[Metadata, str],
     previous: bytes,
-) -> tuple[EventRow, dict[str, bytes]]:
-    stored = mapper.to_stored(event, stream_id, version)
-    type_, event_version = split_topic(stored.topic)
-    payload, spilled = spill(stored.state)
+) -> tuple[EventRow, Mapping[str, bytes]]:
+    type_, event_version, state = mapper.write(event)
+    payload, spilled = spill(state)
     digest = chain(
         previous,
         stream_id=stream_id,

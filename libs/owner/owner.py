@@ -73,7 +73,7 @@ class Done(Generic[S]):
     skipped: tuple[UUID, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Held(Generic[S]):
     """A stream as it was last seen. `done` are the commands of callers that wrote facts of it: (who, command).
 

@@ -69,10 +69,12 @@ def test_what_cannot_be_stored() -> None:
 
 
 def test_a_long_payload_is_kept_by_its_digest() -> None:
-    assert spill(b"x" * PAYLOAD_BYTES_MAX) == ("x" * PAYLOAD_BYTES_MAX, {})
-    long = b"x" * (PAYLOAD_BYTES_MAX + 1)
-    digest = hashlib.sha256(long).hexdigest()
-    assert spill(long) == (f'{{"$blob":"{digest}"}}', {digest: long})
+    assert spill("x" * PAYLOAD_BYTES_MAX) == ("x" * PAYLOAD_BYTES_MAX, {})
+    long = "x" * (PAYLOAD_BYTES_MAX + 1)
+    digest = hashlib.sha256(long.encode()).hexdigest()
+    assert spill(long) == (f'{{"$blob":"{digest}"}}', {digest: long.encode()})
+    wide = "\N{EURO SIGN}" * (PAYLOAD_BYTES_MAX // 3 + 1)  # as many bytes in fewer characters
+    assert spill(wide)[1] == {hashlib.sha256(wide.encode()).hexdigest(): wide.encode()}
     assert spilled_digest(spill(long)[0]) == digest
     assert spilled_digest('{"at":"now"}') is None
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 
 from libs.domain.categories import CATEGORIES
-from libs.eventstore.mapper import Mapper, chain, spill, split_topic, write_metadata
+from libs.eventstore.mapper import Mapper, chain, spill, write_metadata
 from libs.eventstore.memory import MemoryStore
 from libs.eventstore.port import Recorded
 from libs.ids import seeded
@@ -177,9 +177,8 @@ def _judge_chains(store: MemoryStore) -> None:
     mapper = Mapper()
     last: dict[Any, bytes] = {}
     for recorded in store.history:
-        stored = mapper.to_stored(recorded.event, recorded.stream_id, recorded.version)
-        type_, event_version = split_topic(stored.topic)
-        payload, _ = spill(stored.state)
+        type_, event_version, state = mapper.write(recorded.event)
+        payload, _ = spill(state)
         digest = chain(
             last.get(recorded.stream_id, b""),
             stream_id=recorded.stream_id,

@@ -17,7 +17,7 @@ UNDER_WAY: Final = frozenset({"delayed", "queued", "waiting", "writing", "retryi
 """States of steps from which they go on, by themselves or by somebody else."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepRecord:
     """What happened to one step, branch or item so far.
 
@@ -70,7 +70,7 @@ class StepRecord:
 NEW_STEP: Final = StepRecord()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class State:
     """A run. `steps` holds the steps that were reached, in the order in which they were.
 

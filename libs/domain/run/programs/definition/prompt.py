@@ -1,12 +1,12 @@
 """What an agent is told: the step's prompt file, then everything it works on, fenced as data."""
 
-import json
 import re
 from typing import Any, Final
 
 from contracts.base import JsonObject, JsonValue
 from contracts.events.run import Feedback
 from contracts.requests import AttemptRequest
+from libs.canonical import pretty
 from libs.domain.run.walk import Walk
 from libs.language.model import AgentStep
 
@@ -94,7 +94,7 @@ def _feedback(walk: Walk, feedback: Feedback) -> str:
 
 def _section(title: str, value: Any | JsonObject) -> str:
     """A titled data fence. The fence is longer than any run of backticks inside, so data cannot close it."""
-    body = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
+    body = pretty(value)
     longest = max(map(len, _BACKTICKS.findall(body)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"## {title}\n\n{fence}json\n{body}\n{fence}"
