@@ -8,6 +8,7 @@ from contracts.events.run import RoleBinding
 from libs.language.hashing import value_hash
 from libs.language.model import (
     AgentStep,
+    Channel,
     Concurrency,
     DecisionStep,
     Definition,
@@ -63,6 +64,10 @@ def server(checked: Checked) -> Server:
     values = {key: value for key, value in checked.values.items() if key not in ("transport", "tools")}
     tools = tuple(Tool(name=name, **tool.values) for name, tool in checked.values["tools"].items())
     return Server(**values, tools=tools, hash=value_hash(plain(checked.place.node)))
+
+
+def channel(checked: Checked) -> Channel:
+    return Channel(**checked.values, hash=value_hash(plain(checked.place.node)))
 
 
 def _listed(checked: Checked | None, key: str) -> tuple[str, ...]:

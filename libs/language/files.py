@@ -12,8 +12,8 @@ from libs.language.shapes import Place
 
 FILES_MAX: Final = 2_000
 _LAYOUT: Final = (
-    "workflows/<id>/workflow.yaml, workflows/<id>/prompts/*.md, workflows/<id>/schemas/*.json, mcp/<server>.yaml "
-    "and sources.yaml are read; rename or remove it"
+    "workflows/<id>/workflow.yaml, workflows/<id>/prompts/*.md, workflows/<id>/schemas/*.json, mcp/<server>.yaml, "
+    "sources.yaml and channels.yaml are read; rename or remove it"
 )
 
 
@@ -67,6 +67,7 @@ class Layout:
 
     workflows: tuple[BundleFiles, ...] = ()
     sources: str | None = None
+    channels: str | None = None
     servers: dict[str, str] = field(default_factory=dict)
 
 
@@ -91,6 +92,8 @@ def _place(parts: list[str], text: str, layout: Layout, bundles: dict[str, Bundl
     match parts:
         case ["sources.yaml"]:
             layout.sources = text
+        case ["channels.yaml"]:
+            layout.channels = text
         case ["mcp", name] if name.endswith(".yaml"):
             layout.servers[name.removesuffix(".yaml")] = text
         case ["workflows", id_, "workflow.yaml"]:

@@ -1,4 +1,4 @@
-"""The keys of the language: what a workflow, a source and a server may say, and of which type."""
+"""The keys of the language: what a workflow, a source, a server and a channel may say, and of which type."""
 
 import re
 from dataclasses import replace
@@ -8,6 +8,7 @@ from typing import Final, get_args
 from libs.language import nodes
 from libs.language.kinds import by_kind, match_of
 from libs.language.scalars import (
+    ADDRESS,
     EMAIL,
     ID,
     KEY,
@@ -28,7 +29,7 @@ from libs.language.scalars import (
 )
 from libs.language.shapes import Check, Checked, Place, Refused, Shape, check, each, fill, mapping, refuse, shape, table
 from libs.language.steps import STAGE
-from minutebook.models.states import FailureAction, FailureClass
+from minutebook.models.states import ChannelKind, FailureAction, FailureClass, NoticeAbout
 
 FAILURE_CLASSES: Final = frozenset(get_args(FailureClass))
 FAILURE_ACTIONS: Final = frozenset(get_args(FailureAction))
@@ -42,6 +43,7 @@ _role = pattern(ROLE, "a role")
 _context_key = pattern(KEY, "a context key")
 _project = pattern(NAME, "a project")
 _setting = pattern(KEY, "the name of a setting")
+_address = pattern(ADDRESS, "an address of e-mail")
 
 TRIGGERS: Final = {
     "manual": shape(("kind", text), ("roles", each(_role, at_least=1))),
@@ -117,6 +119,19 @@ SERVER: Final = shape(
     token_ref=_setting,
 )
 
+CHANNEL: Final = shape(
+    ("id", pattern(ID, "an id")),
+    ("kind", one_of(frozenset(get_args(ChannelKind)))),
+    ("url_ref", _setting),
+    ("about", each(one_of(frozenset(get_args(NoticeAbout))))),
+    secret_ref=_setting,
+    roles=each(_role),
+    definitions=each(pattern(ID, "the id of a workflow")),
+    sender=_address,
+    to=each(_address),
+    holders=boolean,
+)
+
 
 def _root(one: Shape) -> Check:
     """The one top key of a file, which does not stand in paths: `stages.review`, not `workflow.stages.review`."""
@@ -133,3 +148,4 @@ def _root(one: Shape) -> Check:
 WORKFLOW_FILE: Final = shape(("workflow", _root(WORKFLOW)))
 SERVER_FILE: Final = shape(("server", _root(SERVER)))
 SOURCES_FILE: Final = shape(("sources", each(mapping(SOURCE))))
+CHANNELS_FILE: Final = shape(("channels", each(mapping(CHANNEL))))

@@ -17,7 +17,7 @@ def content_hash(values: JsonValue, *, prompts: Mapping[str, str], schemas: Mapp
 
 
 def value_hash(values: JsonValue) -> Sha256:
-    """The hash of a source or a server: of the YAML's values in canonical form."""
+    """The hash of a source, a server or a channel: of the YAML's values in canonical form."""
     return _sha256(values)
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from contracts.base import JsonObject
 from libs.language import build, nodes
+from libs.language.channel_rules import check_channels
 from libs.language.files import BundleFiles, Layout, sort_files
-from libs.language.grammar import SERVER_FILE, SOURCES_FILE, WORKFLOW_FILE
+from libs.language.grammar import CHANNELS_FILE, SERVER_FILE, SOURCES_FILE, WORKFLOW_FILE
 from libs.language.hashing import content_hash
 from libs.language.model import DEFAULT_VARIANT, Bundle, Folder
 from libs.language.outline import Outline
@@ -22,9 +23,9 @@ from libs.language.variants import Variant, derive
 def load_folder(files: Mapping[str, str]) -> Folder:
     """Check a whole folder, given as paths relative to it (`/` between names) → text.
 
-    Read are `workflows/<id>/workflow.yaml` with `prompts/` and `schemas/` beside it, `mcp/<server>.yaml` and
-    `sources.yaml`. `workflows/<id>/demo/`, README files and names that begin with a dot are left alone; any other
-    file is a problem, since it would silently mean nothing.
+    Read are `workflows/<id>/workflow.yaml` with `prompts/` and `schemas/` beside it, `mcp/<server>.yaml`,
+    `sources.yaml` and `channels.yaml`. `workflows/<id>/demo/`, README files and names that begin with a dot are left
+    alone; any other file is a problem, since it would silently mean nothing.
 
     Raises:
         contracts.errors.Rejected: ``definition.invalid`` (422) with one item per problem: dotted path, message,
@@ -34,6 +35,7 @@ def load_folder(files: Mapping[str, str]) -> Folder:
     layout = sort_files(files, problems)
     sources = _sources(layout, problems)
     servers = _servers(layout, problems)
+    channels = _channels(layout, problems)
     declared = Declared(
         sources=None if sources is None else frozenset(str(source.get("id")) for source in sources),
         tools={name: _tools(server) for name, server in servers.items()} or None,
@@ -44,6 +46,7 @@ def load_folder(files: Mapping[str, str]) -> Folder:
         workflows=tuple(draft.bundle() for draft in drafts if draft),
         sources=tuple(build.source(source) for source in sources or ()),
         servers=tuple(build.server(server) for server in servers.values() if server),
+        channels=tuple(build.channel(channel) for channel in channels),
     )
 
 
@@ -134,6 +137,15 @@ def _sources(layout: Layout, problems: Problems) -> tuple[Checked, ...] | None:
             source.refuse("id", f"`{id_}` is declared already; source ids are unique in the installation")
         seen.add(id_)
     return sources if len(problems) == before else None
+
+
+def _channels(layout: Layout, problems: Problems) -> tuple[Checked, ...]:
+    if layout.channels is None:
+        return ()
+    document = _document("channels.yaml", layout.channels, "channels", CHANNELS_FILE, problems)
+    channels: tuple[Checked, ...] = (document.get("channels") or ()) if document else ()
+    check_channels(channels)
+    return channels
 
 
 def _servers(layout: Layout, problems: Problems) -> dict[str, Checked | None]:

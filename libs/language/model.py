@@ -13,7 +13,7 @@ Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 """Keys of stages, steps and branches; unique in their workflow. Dashes are for ids only."""
 
 Id = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
-"""Ids of workflows, sources and servers."""
+"""Ids of workflows, sources, servers and channels."""
 
 
 DEFAULT_VARIANT: Final = "default"

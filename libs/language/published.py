@@ -3,16 +3,17 @@
 from typing import Final, Literal, get_args
 
 from contracts.base import JsonObject
-from libs.language.grammar import SERVER_FILE, SOURCES_FILE, WORKFLOW_FILE
+from libs.language.grammar import CHANNELS_FILE, SERVER_FILE, SOURCES_FILE, WORKFLOW_FILE
 from libs.language.schemas import DIALECT
 
-FileKind = Literal["workflow", "sources", "server"]
+FileKind = Literal["workflow", "sources", "server", "channels"]
 FILE_KINDS: Final = get_args(FileKind)
 
 _FILES: Final = {
     "workflow": (WORKFLOW_FILE, "A workflow: workflows/<id>/workflow.yaml"),
     "sources": (SOURCES_FILE, "Event sources: sources.yaml"),
     "server": (SERVER_FILE, "An MCP server: mcp/<server>.yaml"),
+    "channels": (CHANNELS_FILE, "Where notices go: channels.yaml"),
 }
 
 

@@ -20,6 +20,8 @@ QUEUE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")
 MATCH_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 EMAIL: Final = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
+ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")
+"""Of e-mail, as it may stand in a header and in a command: no comments, no quoting, no line ends."""
 DURATION: Final = re.compile(r"(?=[0-9])(?:([0-9]{1,4})h)?(?:([0-9]{1,4})m)?(?:([0-9]{1,6})s)?")
 DURATION_MAX: Final = timedelta(days=30)
 TOOL: Final = re.compile(r"[A-Z][A-Za-z]{0,63}(?:\([^()\n]{1,200}\))?|mcp:[a-z][a-z0-9-]{0,63}")

@@ -26,6 +26,7 @@ class FileKind(StrEnum):
     WORKFLOW = "workflow"
     SOURCES = "sources"
     SERVER = "server"
+    CHANNELS = "channels"
 
 
 def demo(
@@ -73,7 +74,7 @@ def validate(
 def schema(
     of: Annotated[FileKind, typer.Argument(help="the file that it describes")] = FileKind.WORKFLOW,
 ) -> None:
-    """Print the JSON Schema of a workflow's YAML, or of sources.yaml or a server's, for an editor."""
+    """Print the JSON Schema of a workflow's YAML, or of sources.yaml, channels.yaml or a server's, for an editor."""
     from services.dev.validation import print_schema
 
     print_schema(of.value)

@@ -29,8 +29,11 @@ def check_folder(folder: Path, *, as_json: bool) -> None:
     elif checked is None:
         for problem in problems:
             print(f"{problem['file']}:{problem['line'] or 1}: {problem['path']}: {problem['message']}")
-    elif not (checked.workflows or checked.sources or checked.servers):
-        print(f"{folder} declares nothing: it has no workflows/<id>/workflow.yaml, sources.yaml or mcp/<server>.yaml")
+    elif not (checked.workflows or checked.sources or checked.servers or checked.channels):
+        print(
+            f"{folder} declares nothing: it has no workflows/<id>/workflow.yaml, sources.yaml, mcp/<server>.yaml or "
+            "channels.yaml"
+        )
     else:
         for bundle in checked.workflows:
             print(f"workflow {bundle.definition.id}: {bundle.hash[:12]} ok")

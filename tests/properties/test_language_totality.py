@@ -78,7 +78,9 @@ def test_whatever_is_read_can_be_kept(text: str) -> None:
     assert node is not None or len(problems)
 
 
-PATHS = st.sampled_from(["sources.yaml", "mcp/s.yaml", "workflows/w/workflow.yaml", "workflows/w/prompts/p.md"])
+PATHS = st.sampled_from(
+    ["sources.yaml", "channels.yaml", "mcp/s.yaml", "workflows/w/workflow.yaml", "workflows/w/prompts/p.md"]
+)
 
 
 @given(st.dictionaries(PATHS | st.text(), st.text() | st.lists(YAML_WORDS, max_size=40).map("".join), max_size=4))

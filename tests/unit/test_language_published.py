@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from libs.language.grammar import SOURCE, WORKFLOW
+from libs.language.grammar import CHANNEL, SOURCE, WORKFLOW
 from libs.language.nodes import plain
 from libs.language.problems import Problems
 from libs.language.published import FILE_KINDS, FileKind, published_schema
 from libs.language.reader import read
 from libs.language.steps import STEPS
 from services.dev.validation import print_schema
+from tests.unit.test_language_whole import FILES
 from tests.unit.test_language_whole import WORKFLOW as WHOLE
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +55,7 @@ def test_it_takes_what_is_shipped(kind: FileKind, file: Path) -> None:
 
 def test_it_takes_every_key_of_the_language() -> None:
     assert misfits("workflow", WHOLE) == []
+    assert misfits("channels", FILES["channels.yaml"]) == []
 
 
 def test_it_knows_the_keys_of_the_grammar() -> None:
@@ -70,6 +72,8 @@ def test_it_knows_the_keys_of_the_grammar() -> None:
     }
     sources: Any = published_schema("sources")
     assert set(sources["properties"]["sources"]["items"]["properties"]) == set(SOURCE.fields)
+    channels: Any = published_schema("channels")
+    assert set(channels["properties"]["channels"]["items"]["properties"]) == set(CHANNEL.fields)
 
 
 @pytest.mark.parametrize(

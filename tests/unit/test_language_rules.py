@@ -515,6 +515,42 @@ def test_servers(old: str, new: str, path: str, message: str) -> None:
     assert_one(problems_of(steps(DRAFT), **{"mcp/github.yaml": text}), 1, path, message)
 
 
+_MAIL = "id: a, kind: email, url_ref: u, sender: m@example.com"
+
+
+@pytest.mark.parametrize(
+    "channel, path, message",
+    [
+        ("id: a, kind: webhook, url_ref: u, about: [run.failed]", "a.secret_ref", "required for webhook"),
+        (
+            "id: a, kind: slack, url_ref: u, secret_ref: s, about: [run.failed]",
+            "a.secret_ref",
+            "means nothing for slack",
+        ),
+        ("id: a, kind: teams, url_ref: u, holders: true, about: [decision.opened]", "a.holders", "only for email"),
+        ("id: a, kind: pager, url_ref: u, about: [run.failed]", "a.kind", "is not known"),
+        ("id: a, kind: slack, url_ref: https://example.com, about: []", "a.url_ref", "the name of a setting"),
+        ("id: a, kind: slack, url_ref: u, about: [run.fialed]", "a.about.0", "did you mean `run.failed`?"),
+        ("id: a, kind: slack, url_ref: u, about: [run.failed, run.failed]", "a.about", "is listed twice"),
+        ("id: a, kind: slack, url_ref: u, about: [run.failed], roles: [x]", "a.roles", "narrows decisions"),
+        ("id: a, kind: email, url_ref: u, to: [a@example.com], about: [run.failed]", "a.sender", "required for email"),
+        (f"{_MAIL}, about: [decision.opened]", "a.to", "or `holders: true`"),
+        (f"{_MAIL}, about: [decision.opened, run.failed], holders: true", "a.to", "run.failed, which has no holders"),
+        (f"{_MAIL}, about: [run.failed], to: ['a@example.com\\r\\nBcc: b@example.com']", "a.to.0", "an address"),
+        (f"{_MAIL}, about: [run.failed], to: ['Sam <a@example.com>']", "a.to.0", "is not an address of e-mail"),
+    ],
+)
+def test_channels(channel: str, path: str, message: str) -> None:
+    text = f"channels: [{{ {channel} }}]"
+    assert_one(problems_of(steps(DRAFT), **{"channels.yaml": text}), 1, f"channels.{path}", message)
+
+
+def test_channels_have_ids_of_their_own() -> None:
+    one = "{ id: a, kind: slack, url_ref: u, about: [] }"
+    found = problems_of(steps(DRAFT), **{"channels.yaml": f"channels: [{one}, {one}]"})
+    assert_one(found, 1, "channels.a.id", "is declared already")
+
+
 def test_the_number_of_steps_is_limited() -> None:
     many = [f"{{ key: s{count}, kind: gate, gate: context.a }}" for count in range(STEPS_MAX + 1)]
     assert_one(problems_of(steps(*many)), 4, "stages", f"{STEPS_MAX + 1} steps and branches; at most {STEPS_MAX}")

@@ -6,6 +6,7 @@ from contracts.events.run import RoleBinding
 from libs.language.loader import load_folder
 from libs.language.model import (
     AgentStep,
+    Channel,
     Concurrency,
     DecisionStep,
     EventStep,
@@ -69,6 +70,20 @@ FILES = {
     "workflows/whole/prompts/p.md": "Do it.",
     "workflows/whole/schemas/s.json": '{"type": "object"}',
     "sources.yaml": "sources: [{ id: crm, kind: webhook, adapter: salesforce, window: 1h }]",
+    "channels.yaml": """
+channels:
+  - { id: ops, kind: webhook, url_ref: ops_url, secret_ref: ops_secret, about: [run.failed, source.failing] }
+  - id: mail
+    kind: email
+    url_ref: mail_url
+    about: [decision.opened, effect.in_doubt]
+    roles: [presales]
+    definitions: [whole]
+    sender: minutebook@example.com
+    to: [desk@example.com]
+    holders: true
+  - { id: chat, kind: slack, url_ref: chat_url, about: [] }
+""",
 }
 
 
@@ -146,3 +161,23 @@ def test_a_source_has_a_window() -> None:
 def test_a_bundle_with_variants_survives_storage() -> None:
     [bundle] = load_folder(FILES).workflows
     assert type(bundle).model_validate(bundle.model_dump(mode="json")) == bundle
+
+
+def test_the_channels() -> None:
+    ops, mail, chat = load_folder(FILES).channels
+    assert (ops.id, ops.kind, ops.url_ref, ops.secret_ref) == ("ops", "webhook", "ops_url", "ops_secret")
+    assert ops.about == ("run.failed", "source.failing")
+    assert mail == Channel(
+        id="mail",
+        kind="email",
+        url_ref="mail_url",
+        about=("decision.opened", "effect.in_doubt"),
+        roles=("presales",),
+        definitions=("whole",),
+        sender="minutebook@example.com",
+        to=("desk@example.com",),
+        holders=True,
+        hash=mail.hash,
+    )
+    assert (chat.about, chat.hash) != (ops.about, ops.hash)
+    assert chat.about == ()

@@ -36,7 +36,7 @@ class SyncRequest(Sent):
 
 
 class SyncedView(Shown):
-    kind: Literal["workflow", "source", "server"]
+    kind: Literal["workflow", "source", "server", "channel"]
     id: str
     hash: str
     changed: bool
