@@ -56,6 +56,11 @@ class Settings(BaseSettings):
         default=100, ge=1, description="deliveries of one source that one api takes in the long run"
     )
     webhooks_burst_max: int = Field(default=1_000, ge=1, description="deliveries of one source that may come at once")
+    webhooks_refused_max: int = Field(
+        default=10,
+        ge=1,
+        description="deliveries of one source that an api refuses in a row, as not authentic, before people are told",
+    )
     request_bytes_max: int = Field(default=1024 * 1024, description="largest body of every other request")
     ask_timeout_seconds: float = Field(default=10.0, gt=0, description="how long the api waits for an owner's reply")
     runner_slots: int = Field(default=4, ge=1, description="attempts that one runner executes at a time")
@@ -78,6 +83,9 @@ class Settings(BaseSettings):
     effect_margin_seconds: float = Field(
         default=10.0, gt=0, description="added to a call's timeout before it is in doubt"
     )
+    notice_tries: int = Field(default=32, ge=1, description="notices that one effects process is sending at a time")
+    notice_tries_per_channel: int = Field(default=4, ge=1, description="of them, on one channel")
+    notice_seconds: float = Field(default=15.0, gt=0, description="how long a try to send a notice may take")
     scheduler_lease_seconds: float = Field(default=10.0, gt=0, description="how long a scheduler leads without renewal")
     scheduler_tick_seconds: float = Field(
         default=0.5, gt=0, description="how often the leading scheduler looks for due wakes"

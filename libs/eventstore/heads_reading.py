@@ -71,6 +71,15 @@ class PostgresHeads(Adapter):
         )
         return [row["stream_id"] for row in rows]
 
+    async def of_kind(self, category: str, tenant_group: UUID, kind: str) -> Sequence[UUID]:
+        table = heads_of(category).table
+        rows = await self._fetch(
+            f"select stream_id from {table} where tenant_group = $1 and kind = $2 order by stream_id",  # noqa: S608  ours
+            tenant_group,
+            kind,
+        )
+        return [row["stream_id"] for row in rows]
+
     async def waits_of_events(self, arrived: Sequence[Arrived]) -> Sequence[Sequence[UUID]]:
         pairs = [(n, event, probe) for n, event in enumerate(arrived, 1) for probe in event.probes]
         rows = await self._fetch(

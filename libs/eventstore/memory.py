@@ -455,6 +455,13 @@ class MemoryStore:
             and not set(sources).isdisjoint(head.columns["event_sources"])
         ]
 
+    async def of_kind(self, category: str, tenant_group: UUID, kind: str) -> Sequence[UUID]:
+        return [
+            stream_id
+            for stream_id, head in sorted(self.rows[heads_of(category).category].items())
+            if head.tenant_group == tenant_group and head.columns["kind"] == kind
+        ]
+
     async def waits_of_events(self, arrived: Sequence[Arrived]) -> Sequence[Sequence[UUID]]:
         return [[i for i, head in sorted(self.rows["wait"].items()) if _is_asked(head, event)] for event in arrived]
 

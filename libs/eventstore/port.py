@@ -443,6 +443,10 @@ class Heads(Protocol):
         """The enabled workflows of a tenant group that have a trigger on one of the event sources."""
         ...
 
+    async def of_kind(self, category: str, tenant_group: UUID, kind: str) -> Sequence[UUID]:
+        """What a tenant group has of one kind of `definition` or `identity`, in order of id."""
+        ...
+
     async def waits_of_events(self, arrived: Sequence[Arrived]) -> Sequence[Sequence[UUID]]:
         """For each event the waits that are open under one of its probes, and those that took it already."""
         ...

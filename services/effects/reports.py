@@ -1,11 +1,10 @@
-"""Records what became of calls: those that end while a batch is written make the next batch."""
+"""Records what became of calls and of notices: those that end while a batch is written make the next batch."""
 
 import asyncio
-from typing import Final
+from typing import Final, Generic, TypeVar
 from uuid import UUID
 
 from contracts.errors import Conflict, MinutebookError, Unavailable
-from libs.domain.effect import Command, State
 from libs.owner import Done, Item, Owner
 from libs.process import actor
 from libs.telemetry.logs import get_logger
@@ -15,46 +14,49 @@ RETRY_SECONDS_FIRST: Final = 0.2
 RETRY_SECONDS_MAX: Final = 5.0
 
 _ACTOR = actor("effects")
-_Result = Done[State] | MinutebookError
-_Piled = tuple[Item[Command], asyncio.Future[_Result]]
+
+S = TypeVar("S")
+C = TypeVar("C")
+_Result = Done[S] | MinutebookError
+_Piled = tuple[Item[C], asyncio.Future[_Result[S]]]
 
 _log = get_logger("effects.reports")
 
 
-class Reports:
+class Reports(Generic[S, C]):
     """A report is repeated until the record has it, or says that it may not have it."""
 
-    def __init__(self, owner: Owner[State, Command]) -> None:
+    def __init__(self, owner: Owner[S, C]) -> None:
         self._owner = owner
-        self._pile: list[_Piled] = []
+        self._pile: list[_Piled[C, S]] = []
         self._turn = asyncio.Lock()
 
     async def record(
-        self, effect_id: UUID, command: Command, *, traceparent: str | None = None, announced: bool = True
+        self, stream_id: UUID, command: C, *, traceparent: str | None = None, announced: bool = True
     ) -> None:
         """Return when the report is in the history. One that is refused (its claim is old) is logged and dropped.
 
         Of a call that was perhaps never `announced` a refused report is what is expected.
         """
-        item: Item[Command] = Item(
-            stream_id=effect_id,
+        item: Item[C] = Item(
+            stream_id=stream_id,
             command=command,
             actor=_ACTOR,
-            causation=effect_id,
+            causation=stream_id,
             traceparent=traceparent,
             release=True,
         )
         delay = RETRY_SECONDS_FIRST
         while isinstance(result := await self._submit(item), Unavailable | Conflict):
-            _log.debug("report not recorded yet", effect_id=str(effect_id), code=result.code)
+            _log.debug("report not recorded yet", stream_id=str(stream_id), code=result.code)
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_SECONDS_MAX)
         if isinstance(result, MinutebookError):
             say = _log.warning if announced else _log.debug
-            say("report refused", effect_id=str(effect_id), code=result.code, report=type(command).__name__)
+            say("report refused", stream_id=str(stream_id), code=result.code, report=type(command).__name__)
 
-    async def _submit(self, item: Item[Command]) -> _Result:
-        future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+    async def _submit(self, item: Item[C]) -> _Result[S]:
+        future: asyncio.Future[_Result[S]] = asyncio.get_running_loop().create_future()
         self._pile.append((item, future))
         async with self._turn:
             await self._write()
@@ -63,7 +65,7 @@ class Reports:
     async def _write(self) -> None:
         """Write what has piled up. Every submitter takes a turn, so as many turns come as there may be batches."""
         batch, self._pile = self._pile[:BATCH_MAX], self._pile[BATCH_MAX:]
-        results: list[_Result] = []
+        results: list[_Result[S]] = []
         try:
             results = await self._owner.handle([item for item, _ in batch])
         finally:

@@ -18,6 +18,7 @@ from libs.domain import lifecycle
 from libs.eventstore.port import Clockwork
 from libs.process.messages import Failures
 from libs.telemetry.logs import get_logger
+from services.scheduler.wakes import wake_message
 
 LOOK_EVERY: Final = timedelta(seconds=2)
 
@@ -42,6 +43,7 @@ OPEN: Final[Mapping[str, frozenset[str]]] = {
     "decision": _open(lifecycle.DECISION),
     "wait": _open(lifecycle.WAIT),
     "attempt": _open(lifecycle.ATTEMPT),
+    "notice": frozenset({"due", "sending"}),
 }
 """What is woken, in this order."""
 
@@ -51,6 +53,12 @@ LOOKED_AT: Final[Mapping[str, frozenset[str]]] = {
 }
 """What is looked at here and now, after that. A key's wake could be taken by a message of a run that asks for it, which
 says nothing of those that have ended; and a run may wait for its key without anybody knowing that it asked."""
+
+TOLD_OF: Final[Mapping[str, frozenset[str]]] = {
+    "decision": frozenset({"open"}),
+    "run": frozenset({"suspended", "failed"}),
+}
+"""What the effects service is told of at last: people may not know of it. Its own effects are woken as they are."""
 
 Look = Callable[[Sequence[UUID]], Awaitable[Failures]]
 
@@ -64,12 +72,13 @@ class _Pass:
     stamps: Mapping[str, str]
     to_wake: list[str]
     to_look_at: list[str]
+    to_tell: list[str]
     after: UUID | None = None
     woken: int = 0
 
     @property
     def is_over(self) -> bool:
-        return not self.to_wake and not self.to_look_at
+        return not self.to_wake and not self.to_look_at and not self.to_tell
 
 
 class Incarnations:
@@ -96,7 +105,7 @@ class Incarnations:
             self._pass = None
             return
         if self._pass is None or self._pass.stamps != other:
-            self._pass = _Pass(other, list(OPEN), list(LOOKED_AT))
+            self._pass = _Pass(other, list(OPEN), list(LOOKED_AT), list(TOLD_OF))
             _log.info("the bus is not the one recorded, waking everything open", streams=sorted(other))
         if await self._wake(self._pass):
             # Only now: a leader that dies before leaves the whole walk to the next one.
@@ -119,7 +128,10 @@ class Incarnations:
         for _ in range(PAGES_PER_LOOK_MAX):
             if walk.is_over or reached >= WOKEN_PER_LOOK_MAX:
                 break
-            reached += await (self._wake_page(walk) if walk.to_wake else self._look_at_page(walk))
+            if walk.to_wake:
+                reached += await self._wake_page(walk)
+            else:
+                reached += await (self._look_at_page(walk) if walk.to_look_at else self._tell_page(walk))
         return walk.is_over
 
     async def _wake_page(self, walk: _Pass) -> int:
@@ -141,4 +153,14 @@ class Incarnations:
         walk.after = page.next
         if page.next is None:
             walk.to_look_at.pop(0)
+        return len(page.stream_ids)
+
+    async def _tell_page(self, walk: _Pass) -> int:
+        category = walk.to_tell[0]
+        page = await self._store.in_states(category, TOLD_OF[category], limit=PAGE, after=walk.after)
+        if page.stream_ids:
+            await self._bus.publish([wake_message(category, "effects", page.stream_ids)])
+        walk.after = page.next
+        if page.next is None:
+            walk.to_tell.pop(0)
         return len(page.stream_ids)

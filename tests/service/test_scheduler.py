@@ -61,6 +61,7 @@ async def test_every_category_with_a_listening_owner_is_watched() -> None:
         "inbound": "ingest",
         "wait": "ingest",
         "effect": "effects",
+        "notice": "effects",
         "schedule": "scheduler",
         "admission": "scheduler",
     }
