@@ -105,6 +105,8 @@ def folder_of(example: Example) -> dict[str, str]:
     text = example.text
     if text.startswith("sources:"):
         return {"sources.yaml": text}
+    if text.startswith("channels:"):
+        return {"channels.yaml": text}
     if text.startswith("server:"):
         return {f"mcp/{re.search(r'id: ([a-z-]+)', text)[1]}.yaml": text}  # type: ignore[index]  # else the test fails
     if not text.startswith("workflow:"):

@@ -43,7 +43,7 @@ class Posting:
                     url,
                     content=body,
                     headers={"content-type": "application/json", **headers},
-                    timeout=httpx.Timeout(seconds, connect=seconds * CONNECT_SHARE, pool=seconds * CONNECT_SHARE),
+                    timeout=httpx.Timeout(None, connect=seconds * CONNECT_SHARE, pool=seconds * CONNECT_SHARE),
                 ) as response,
             ):
                 return _judged(response.status_code)
