@@ -13,7 +13,8 @@ from libs.telemetry.logs import get_logger
 from libs.vault import Vault
 from services.effects.refusal import Refusal
 
-_SEALING: Final = "sealing."
+_MENDED_OUTSIDE: Final = ("sealing.", "secret.")
+"""Beginnings of codes that tell of the installation's key, and not of the record."""
 
 _log = get_logger("effects.grants")
 
@@ -52,7 +53,7 @@ class Grants:
         try:
             secret = await self._vault.open(tenant_group, grant_id, grant.secret_id)
         except Unavailable as error:
-            if not error.code.startswith(_SEALING):
+            if not error.code.startswith(_MENDED_OUTSIDE):
                 raise
             return Refusal("connector_unavailable", error.message)
         except Broken as error:

@@ -299,6 +299,17 @@ class TestTheAnthropicLoop:
         assert "MINUTEBOOK_SECRET_ANTHROPIC_API_KEY" in outcome.message
         assert not provider.requests
 
+    async def test_a_rotated_key_counts_from_the_next_attempt(self, provider: Provider, tmp_path: Any) -> None:
+        executor = AnthropicExecutor(settings(provider.url), Secrets(tmp_path), retries=0)
+        for key in ("the first key", "the second key"):
+            (tmp_path / "anthropic_api_key").write_text(f"{key}\n")
+            provider.answers.append(Answer("{}"))
+            assert isinstance(await executor.execute(request(), scope=SCOPE), Produced)
+        await executor.close()
+
+        sent = [headers["authorization"] for headers in provider.headers]
+        assert sent == ["Bearer the first key", "Bearer the second key"]
+
     async def test_ends_at_its_deadline_and_keeps_what_it_spent(self, model: tuple[ScriptedModel, str]) -> None:
         model[0].scripts = {"release-notes": [Rule(output={}, delay_seconds=30)]}
         executor = AnthropicExecutor(settings(model[1]), secrets(), retries=0)

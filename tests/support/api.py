@@ -220,6 +220,7 @@ async def world(
     *,
     bus: Bus | None = None,
     services: Sequence[Callable[[Tools], Service]] = (),
+    secrets: Secrets | None = None,
     **changed: Any,
 ) -> AsyncIterator[World]:
     """A world with its users, definitions synced in both tenant groups. The bus is one of this process unless given.
@@ -232,7 +233,7 @@ async def world(
     )
     pool = await open_pool(database.app_dsn, application_name="test api")
     bus = InProcessBus() if bus is None else bus
-    secrets = Secrets(overrides={"jira_webhook_secret": WEBHOOK_SECRET, KEY_REF: SEALING_KEY})
+    secrets = secrets or Secrets(overrides={"jira_webhook_secret": WEBHOOK_SECRET, KEY_REF: SEALING_KEY})
     tools = Tools(settings=settings, secrets=secrets, pool=pool, store=PostgresStore(pool), bus=bus)
     service = build(tools)
     build_planner(tools)

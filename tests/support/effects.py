@@ -14,6 +14,7 @@ from contracts.events.definition import ServerSynced, ToolDeclaration
 from contracts.events.effect import EffectDeclared
 from contracts.events.identity import UserRegistered
 from contracts.events.run import RunCreated, RunStarted, Trigger, UserRef
+from libs.config import Secrets
 from libs.domain import definition, effect, identity, run
 from libs.process import Service
 from libs.sealing import KEY_REF, new_key
@@ -48,10 +49,10 @@ class World:
     http: RunningHttp
     exit: AsyncExitStack
 
-    async def service(self, **settings: Any) -> tuple[Service, ListeningBus]:
-        """Start an effects service of its own."""
+    async def service(self, kept: Secrets | None = None, **settings: Any) -> tuple[Service, ListeningBus]:
+        """Start an effects service of its own, with the secrets that it needs unless they are given."""
         bus = ListeningBus()
-        service = build(await self.record.tools(bus, secrets=secrets(self.http.url), **settings))
+        service = build(await self.record.tools(bus, secrets=kept or secrets(self.http.url), **settings))
         await service.start()
         self.exit.push_async_callback(service.stop)
         return service, bus

@@ -109,12 +109,12 @@ class Record:
     group: UUID = field(default_factory=uuid4)
     tenant: UUID = field(default_factory=uuid4)
 
-    async def tools(self, bus: Bus, *, secrets: Mapping[str, str] | None = None, **settings: Any) -> Tools:
+    async def tools(self, bus: Bus, *, secrets: Mapping[str, str] | Secrets | None = None, **settings: Any) -> Tools:
         """Tools of one more service on this record, with connections of its own that it closes."""
         pool = await open_pool(self.database.app_dsn, application_name="test service")
         return Tools(
             settings=Settings(postgres_dsn=self.database.app_dsn, nats_url="nats://nowhere", **settings),
-            secrets=Secrets(overrides=secrets),
+            secrets=secrets if isinstance(secrets, Secrets) else Secrets(overrides=secrets),
             pool=pool,
             store=PostgresStore(pool),
             bus=bus,
