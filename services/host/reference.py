@@ -27,12 +27,13 @@ This page is written by `minutebook serve --settings`.
 _REST: Final = """
 ## Secrets
 
-What a definition names (`secret_ref`, `token_ref`, `url_ref`) and the model's key are looked up by that name each time
-they are used: first `MINUTEBOOK_SECRET_<REF>`, the name in capitals, then the file `<MINUTEBOOK_SECRETS_DIR>/<ref>`. That
-folder may be a mount of Kubernetes, a container engine's `/run/secrets`, or what a vault's agent writes. Values are UTF-8
-text of up to 64 KiB; line ends behind them are not part of them, and an empty one counts as none. A file that is replaced
-counts from its next use, without a restart; what is in the environment is as it was at the start. `<ref>_previous` is
-taken beside `<ref>` to check the signatures of webhooks, so that a source can change over in its own time.
+What a definition names (`secret_ref`, `token_ref`, `url_ref`) and the model's key are looked up by that name each
+time they are used: first `MINUTEBOOK_SECRET_<REF>`, the name in capitals, then the file
+`<MINUTEBOOK_SECRETS_DIR>/<ref>`. That folder may be a mount of Kubernetes, a container engine's `/run/secrets`, or
+what a vault's agent writes. Values are UTF-8 text of up to 64 KiB; line ends behind them are not part of them, and an
+empty one counts as none. A file that is replaced counts from its next use, without a restart; what is in the
+environment is as it was at the start. `<ref>_previous` is taken beside `<ref>` to check the signatures of webhooks,
+so that a source can change over in its own time.
 
 `sealing_key` is the installation's own: base64 of 32 random bytes, the same for every service. What may be kept only
 sealed (users' grants for MCP servers) is refused without it; `minutebook provision --sealing-key` makes one. To rotate
