@@ -93,6 +93,11 @@ class Settings(BaseSettings):
     outbox_age_seconds: float = Field(
         default=5.0, gt=0, description="age at which unpublished facts are published again"
     )
+    seal_seconds: float = Field(
+        default=300.0,
+        gt=0,
+        description="how often the leading scheduler seals what was written, with the secret `seal_signing_key`",
+    )
     drain_seconds: float = Field(default=10.0, gt=0, description="how long a stopping service finishes what it has")
 
     def link(self, path: str) -> str:

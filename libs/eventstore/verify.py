@@ -1,6 +1,6 @@
 """Does the record agree with itself? Chains against the stored bytes, head rows and snapshots against the fold."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -27,11 +27,13 @@ async def verify(
     tenant_group: UUID | None = None,
     stream_ids: Collection[UUID] | None = None,
     mapper: Mapper | None = None,
+    progress: Callable[[str, int], None] | None = None,
 ) -> Verification:
     """Check streams of these categories, all or those of a tenant group or those named, while the system runs.
 
     Each page is read at one moment, so that writers beside it make no difference. A chain alone cannot show a tail
-    that was cut together with its head row. Snapshots of other releases are not looked at: nothing here reads them.
+    that was cut together with its head row: seals do. `progress` hears ("streams", how many) now and then. Snapshots of
+    other releases are not looked at: nothing here reads them.
 
     Raises:
         contracts.errors.Unavailable: the database does not answer, or an event is of a newer release.
@@ -47,6 +49,8 @@ async def verify(
                 events += 0 if found is None else found.version
                 differences += _compare(category, stream_id, page.heads.get(stream_id), found)
             differences += _wrong_snapshots(category, snapshots, page)
+            if progress is not None:
+                progress("streams", streams)
     return Verification(streams, events, tuple(differences))
 
 

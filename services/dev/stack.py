@@ -112,6 +112,7 @@ class Stack:
             "sandbox_url": self.sandbox_url,
             "sandbox_token": data.secret("sandbox"),
             "scripted_model_url": self.scripted_model_url,
+            "seal_signing_key": data.secret("seal signing key"),
             "webhook_secrets": {"jira": self.webhook_secret},
         }
         if self._processes is not None:

@@ -1,14 +1,12 @@
 """What `minutebook serve`, `migrate`, `restore` and `provision` do."""
 
-import json
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 import typer
 
-from contracts.errors import MinutebookError, Unavailable
 from libs.config import Secrets, Settings
 from libs.config.settings import unknown
 from libs.process import loop
@@ -17,6 +15,7 @@ from libs.sealing import KEY_REF, Sealing
 from libs.telemetry import logs, tracing
 from libs.telemetry.logs import get_logger
 from minutebook.cli.session import Exit, fail
+from services.host.explaining import explained, print_json
 from services.host.prepare import prepare
 from services.host.provision import ADMINISTRATOR, Person, Provisioned, provision
 from services.host.reference import as_markdown
@@ -26,8 +25,6 @@ from services.host.sealing_key import SealingKey, ensure_sealing_key
 from services.host.serve import serve
 
 T = TypeVar("T")
-
-_USAGE: Final = frozenset({"settings.invalid", "service.unknown", "provision.unnamed", "sealing.key_malformed"})
 
 _log = get_logger("host")
 
@@ -41,10 +38,10 @@ def run_services(names: Sequence[str]) -> None:
     """Serve until a signal."""
     if not names:
         fail("name the services to run, or all; `minutebook serve --help` lists them", Exit.USAGE)
-    settings = _explained(Settings.read)
-    wanted = _explained(lambda: chosen(names))
+    settings = explained(Settings.read)
+    wanted = explained(lambda: chosen(names))
     secrets = Secrets(settings.secrets_dir)
-    sealed = _explained(Sealing(secrets).ready)
+    sealed = explained(Sealing(secrets).ready)
     process = wanted[0] if len(wanted) == 1 else "minutebook"
     logs.configure(process, level=settings.log_level)
     tracing.configure(process)
@@ -65,10 +62,10 @@ def run_services(names: Sequence[str]) -> None:
 
 def run_migrations(*, as_json: bool) -> None:
     """Prepare database and bus and say what was changed."""
-    settings = _explained(Settings.read)
+    settings = explained(Settings.read)
     prepared = _run(prepare(settings.postgres_dsn, settings.nats_url))
     if as_json:
-        _print_json(
+        print_json(
             {
                 "schema_version": prepared.schema_version,
                 "migrations": list(prepared.migrations),
@@ -83,10 +80,10 @@ def run_migrations(*, as_json: bool) -> None:
 
 def run_restoring(reason: str, *, as_json: bool) -> None:
     """Begin a new era and say what was changed."""
-    settings = _explained(Settings.read)
+    settings = explained(Settings.read)
     restored = _run(restore(settings.postgres_dsn, settings.nats_url, reason=reason))
     if as_json:
-        _print_json({"era": restored.era, "is_new": restored.is_new, "bus": list(restored.bus)})
+        print_json({"era": restored.era, "is_new": restored.is_new, "bus": list(restored.bus)})
         return
     for change in restored.changes:
         typer.echo(change)
@@ -104,7 +101,7 @@ def run_provisioning(
     as_json: bool,
 ) -> None:
     """Provision and show the secrets. The installation's sealing key is made first, where that is asked for."""
-    settings = _explained(Settings.read)
+    settings = explained(Settings.read)
     logs.configure("provision", level="error")
 
     async def work() -> tuple[Provisioned, SealingKey | None]:
@@ -131,7 +128,7 @@ def run_provisioning(
 
     made, sealing = _run(work())
     if as_json:
-        _print_json(_as_json(made, sealing))
+        print_json(_as_json(made, sealing))
         return
     found = "was there already; a new key was minted" if made.group_existed else "is new"
     typer.echo(f"tenant group {group} ({made.tenant_group}) {found}")
@@ -169,22 +166,4 @@ def _told(sealing: SealingKey) -> str:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    return _explained(lambda: loop.run(work))
-
-
-def _explained(act: Callable[[], T]) -> T:
-    """End in words and with the exit code that fits."""
-    try:
-        return act()
-    except MinutebookError as error:
-        if error.code in _USAGE:
-            code = Exit.USAGE
-        else:
-            code = Exit.UNREACHABLE if isinstance(error, Unavailable) else Exit.REFUSED
-        for item in error.errors:
-            typer.echo(f"{item.path}: {item.message}", err=True)
-        fail("settings are missing or wrong" if error.errors else f"{error.message} ({error.code})", code)
-
-
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2))
+    return explained(lambda: loop.run(work))

@@ -21,6 +21,7 @@ from services.scheduler.handlers import Handlers
 from services.scheduler.incarnations import LOOK_EVERY, Incarnations
 from services.scheduler.lease import Lease
 from services.scheduler.schedules import Schedules
+from services.scheduler.seals import Seals
 from services.scheduler.sweep import Sweep
 from services.scheduler.wakes import Wakes
 
@@ -54,7 +55,11 @@ def build(tools: Tools) -> Service:
         _every(max(tick, LOOK_EVERY), lease, "incarnations", Incarnations(store, bus, looks).look),
     ]
     if tools.pool is not None:
-        duties.append(Gauges(tools.pool, lease).keeping)
+        every = timedelta(seconds=settings.seal_seconds)
+        duties += [
+            Gauges(tools.pool, lease).keeping,
+            _every(every, lease, "seals", Seals(tools.pool, tools.secrets).make),
+        ]
     return Service("scheduler", tools, duties, on_stop=[lease.release])
 
 

@@ -248,6 +248,7 @@ class Fleet:
     client: Client
     http: httpx.AsyncClient
     services: Mapping[str, Service]
+    client_secret: str
     runs: dict[str, UUID] = field(default_factory=dict)
 
     async def start(self, key: str, *, definition: str = "quick") -> UUID:
@@ -378,4 +379,4 @@ async def open_fleet(
         client = await exit_.enter_async_context(Client(api.url, minted.secret))
         http = await exit_.enter_async_context(httpx.AsyncClient(base_url=api.url, timeout=30))
         await client.sync(FILES)
-        yield Fleet(owner_dsn, api.url, target, client, http, services)
+        yield Fleet(owner_dsn, api.url, target, client, http, services, minted.secret)

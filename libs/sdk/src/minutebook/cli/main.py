@@ -18,6 +18,9 @@ from minutebook.cli.users import users
 COMMANDS = "minutebook.commands"
 """The entry-point group in which a server's package offers its own commands; `group.name` goes under that group."""
 
+GROUPS = {"audit": "Prove what the record holds.", "deadletters": "Look at what services gave up on, and have it done."}
+"""What the groups are for that a server's package alone has commands in."""
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -52,6 +55,8 @@ def build() -> typer.Typer:
     }
     for offered in sorted(entry_points(group=COMMANDS), key=lambda point: point.name):
         group, _, name = offered.name.rpartition(".")
+        if group and group not in groups:
+            groups[group] = typer.Typer(help=GROUPS.get(group), no_args_is_help=True)
         (groups[group] if group else app).command(name)(offered.load())
     app.command("inbox")(inbox)
     app.command("decide")(decide)
