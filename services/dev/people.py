@@ -1,8 +1,10 @@
 """Who there is in a development stack: a company with its users, and a stranger behind another wall."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from minutebook.client import ApiError, Client
 from services.api.identity import Identity
 from services.dev.datadir import DataDir
 
@@ -32,6 +34,9 @@ PEOPLE: Final = (
     Person("gus@example.com", "Gus, who has no role and no project", (), projects=()),
     Person("workflows@example.com", "Runs that an event starts", (), kind="service_user"),
 )
+_NOT_TAKEN: Final = ("server.not_found", "grant.not_taken")
+"""What is said of a server that the folder does not declare, or declares to take no grants."""
+
 OUTSIDER: Final = Person("olga@elsewhere.example", "Olga, of another company", ("platform_admin",), projects=())
 
 
@@ -56,3 +61,14 @@ async def seed(identity: Identity, data: DataDir) -> dict[str, str]:
                 await identity.mint_key(place, name=f"dev token of {person.email}", user_id=user_id, secret=secret)
                 tokens[person.email] = secret
     return tokens
+
+
+async def give_grants(client: Client, servers: Collection[str], tokens: Mapping[str, str]) -> None:
+    """Let the service users write to the servers that are declared, each with its own token; people give their own."""
+    for person in PEOPLE:
+        for server in servers if person.kind == "service_user" else ():
+            try:
+                await client.give_grant(server, tokens[person.email], user=person.email, idempotency_key="seeded")
+            except ApiError as error:
+                if error.problem.code not in _NOT_TAKEN:
+                    raise

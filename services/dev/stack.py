@@ -30,7 +30,7 @@ from services.dev.embedded_postgres import RunningPostgres, start_postgres
 from services.dev.http import serve
 from services.dev.nats_server import RunningNats, start_nats
 from services.dev.options import Options
-from services.dev.people import ADMINISTRATOR, seed
+from services.dev.people import ADMINISTRATOR, PEOPLE, give_grants, seed
 from services.dev.processes import Processes
 from services.dev.sandbox_mcp import sandbox
 from services.dev.scripted_model import scripted_model
@@ -53,6 +53,7 @@ class Stack:
         self.api_url = ""
         self.sandbox_calls = Path()
         self.sandbox_url = ""
+        self.sandbox_tokens: dict[str, str] = {}
         self.owner_dsn = ""
         self.scripted_model_url = ""
         self.webhook_secret = ""
@@ -99,6 +100,7 @@ class Stack:
         self._progress("syncing definitions")
         async with self.client() as client:
             await client.sync(read_folder(self._options.definitions))
+            await give_grants(client, SANDBOXED, self.sandbox_tokens)
         self._write_state(data, settings)
         self._exit.callback(data.clear_state)
 
@@ -111,6 +113,7 @@ class Stack:
             "sandbox_calls": str(self.sandbox_calls),
             "sandbox_url": self.sandbox_url,
             "sandbox_token": data.secret("sandbox"),
+            "sandbox_tokens": self.sandbox_tokens,
             "scripted_model_url": self.scripted_model_url,
             "seal_signing_key": data.secret("seal signing key"),
             "webhook_secrets": {"jira": self.webhook_secret},
@@ -138,7 +141,9 @@ class Stack:
         await declare(nats.url)
 
         self.sandbox_calls = data.path / "sandbox-calls.jsonl"
-        target = await serve(sandbox(self.sandbox_calls, token=data.secret("sandbox")).app)
+        self.sandbox_tokens = {person.email: data.secret(f"sandbox token of {person.email}") for person in PEOPLE}
+        box = sandbox(self.sandbox_calls, token=data.secret("sandbox"), grants=self.sandbox_tokens)
+        target = await serve(box.app)
         self._exit.push_async_callback(target.stop)
         self.sandbox_url = target.url
         model = await serve(scripted_model(load_scripts(self._options.definitions)).app)

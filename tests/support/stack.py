@@ -52,13 +52,13 @@ def environment(**more: str) -> dict[str, str]:
     return {**inherited, **more}
 
 
-def command(*args: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def command(*args: str | Path, cwd: Path, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     """Run `minutebook` to its end."""
     return subprocess.run(
         [COMMAND, *args],
         cwd=cwd,
         env=environment(**env),
-        stdin=subprocess.DEVNULL,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=2 * _SECONDS_MAX,
