@@ -68,6 +68,7 @@ class DecisionOpened(Event):
 
     Past `due_at` it is reminded once; with `escalate_to` it is then given `due_seconds` more, and `escalate_to` may
     answer it from there on. `question` and `form`, a JSON Schema, ask for an answer object in place of a judgement.
+    From `until` on the run goes on without an answer.
     """
 
     run_id: UUID
@@ -85,6 +86,7 @@ class DecisionOpened(Event):
     kind: Literal["decision", "escalation"] = "decision"
     due_at: Instant | None = None
     due_seconds: float | None = None
+    until: Instant | None = None
     escalate_to: str | None = None
     escalate_binding: RoleBinding | None = None
     quorum: Quorum | None = None

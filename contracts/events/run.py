@@ -41,7 +41,7 @@ class Feedback(Frozen):
     """Why a step runs again, as its next prompt tells it."""
 
     source_step: str
-    kind: Literal["request_changes", "gate"]
+    kind: Literal["request_changes", "gate", "timeout"]
     comment: str | None = None
     by: str | None = None
     previous: BlobRef | None = None
@@ -77,12 +77,13 @@ class RunForked(Event):
 
 @event("run.step_inherited")
 class RunStepInherited(Event):
-    """A step that the parent of a fork had finished. It does not run again."""
+    """A step that the parent of a fork had finished. It does not run again. `by` decided or completed it there."""
 
     step: str
     output: BlobRef | None
     artifact_state: ArtifactState | None
     outcome: DecisionOutcome | None
+    by: Actor | None = None
 
 
 @event("run.admission_requested")
@@ -237,13 +238,17 @@ class RunStepCancelled(Event):
 
 @event("run.step_writing")
 class RunStepWriting(Event):
-    """An effect was declared for the step, or declared before under the same key."""
+    """An effect was declared for the step, or declared before under the same key.
+
+    Past `valid_until` the approval that it rests on is stale, and nothing is sent.
+    """
 
     step: str
     round: int
     effect_id: UUID
     effect_key: str
     arm: int
+    valid_until: Instant | None = None
 
 
 @event("run.branches_entered")
@@ -328,7 +333,7 @@ class RunLooped(Event):
     to_step: str
     reset: tuple[str, ...]
     count: int
-    reason: Literal["gate", "request_changes"]
+    reason: Literal["gate", "request_changes", "timeout"]
     feedback: Feedback
 
 

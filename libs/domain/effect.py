@@ -59,6 +59,7 @@ class State:
     failure_class: FailureClass | None = None
     message: str | None = None
     kind: Literal["write", "back_link"] = "write"
+    expired: bool = False
 
 
 class Begin(Frozen):
@@ -220,6 +221,7 @@ def evolve(state: State, event: Event) -> State:
                 response=event.response,
                 failure_class=event.failure_class,
                 message=event.message,
+                expired=event.expired,
             )
         case EffectInDoubt():
             return replace(state, status="in_doubt", message=event.reason)
@@ -233,6 +235,7 @@ def evolve(state: State, event: Event) -> State:
                 response=None,
                 failure_class=None,
                 message=None,
+                expired=False,
             )
         case EffectCancelled():
             return replace(state, status="cancelled", message=event.reason)

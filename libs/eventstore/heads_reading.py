@@ -59,6 +59,25 @@ class PostgresHeads(Adapter):
         )
         return [_head(row) for row in rows]
 
+    async def identities(self, tenant_group: UUID, kind: str, *, name: str | None = None) -> Sequence[UUID]:
+        rows = await self._fetch(
+            """
+            select stream_id from identity_heads
+             where tenant_group = $1 and kind = $2 and ($3::text is null or name = $3) and state = 'active'
+             order by stream_id""",
+            tenant_group,
+            kind,
+            name,
+        )
+        return [row["stream_id"] for row in rows]
+
+    async def open_decisions(self, tenant_group: UUID) -> Sequence[UUID]:
+        rows = await self._fetch(
+            "select stream_id from decision_heads where tenant_group = $1 and state = 'open' order by stream_id",
+            tenant_group,
+        )
+        return [row["stream_id"] for row in rows]
+
     async def started_by(self, tenant_group: UUID, sources: Collection[str]) -> Sequence[UUID]:
         rows = await self._fetch(
             """

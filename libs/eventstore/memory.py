@@ -445,6 +445,23 @@ class MemoryStore:
             if head.columns["run_id"] in run_ids and head.state in states
         ]
 
+    async def identities(self, tenant_group: UUID, kind: str, *, name: str | None = None) -> Sequence[UUID]:
+        return [
+            stream_id
+            for stream_id, head in sorted(self.rows["identity"].items())
+            if head.tenant_group == tenant_group
+            and head.state == "active"
+            and head.columns["kind"] == kind
+            and name in (None, head.columns["name"])
+        ]
+
+    async def open_decisions(self, tenant_group: UUID) -> Sequence[UUID]:
+        return [
+            stream_id
+            for stream_id, head in sorted(self.rows["decision"].items())
+            if head.tenant_group == tenant_group and head.state == "open"
+        ]
+
     async def started_by(self, tenant_group: UUID, sources: Collection[str]) -> Sequence[UUID]:
         return [
             stream_id

@@ -439,6 +439,14 @@ class Heads(Protocol):
         """The attempts, decisions, effects or waits of these runs that are in one of the states."""
         ...
 
+    async def identities(self, tenant_group: UUID, kind: str, *, name: str | None = None) -> Sequence[UUID]:
+        """The identities of a kind that a tenant group has and that were not ended; of one name where it is given."""
+        ...
+
+    async def open_decisions(self, tenant_group: UUID) -> Sequence[UUID]:
+        """The decisions of a tenant group that nobody has answered yet."""
+        ...
+
     async def started_by(self, tenant_group: UUID, sources: Collection[str]) -> Sequence[UUID]:
         """The enabled workflows of a tenant group that have a trigger on one of the event sources."""
         ...

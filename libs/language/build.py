@@ -8,6 +8,7 @@ from contracts.events.run import RoleBinding
 from libs.language.hashing import value_hash
 from libs.language.model import (
     AgentStep,
+    Approvals,
     Channel,
     Concurrency,
     DecisionStep,
@@ -33,6 +34,7 @@ from libs.language.model import (
 from libs.language.nodes import plain
 from libs.language.outline import Outline
 from libs.language.shapes import Checked
+from libs.language.steps import TIMEOUT
 
 
 def definition(workflow: Checked, outline: Outline, *, context_defaults: JsonObject | None = None) -> Definition:
@@ -90,6 +92,8 @@ def _step(step: Checked, outline: Outline) -> Step:
             return _agent(values)
         case "parallel":
             return ParallelStep(**{**values, "parallel": tuple(_agent(branch.values) for branch in values["parallel"])})
+        case "decision":
+            return _decision(values)
         case "write":
             position = outline.position(values["key"])
             assert position is not None, "the outline holds every step"
@@ -106,6 +110,17 @@ def _when_and_how_often(step: Checked) -> dict[str, Any]:
     }
 
 
+def _decision(values: dict[str, Any]) -> DecisionStep:
+    named = {**values, "barred": values.get("not", ()), "on": dict(values.get("on", {}))}
+    named.pop("not", None)
+    named["on_timeout"] = named["on"].pop(TIMEOUT, None)
+    if (approvals := values.get("approvals")) is not None:
+        named["approvals"] = Approvals(**approvals.values)
+    if "outcomes" not in values and {"question", "form"} & values.keys():
+        named["outcomes"] = ("answer",)
+    return DecisionStep(**named)
+
+
 def _agent(values: Mapping[str, Any]) -> AgentStep:
     named = {**values}
     if "budget_usd" in named:
@@ -114,7 +129,6 @@ def _agent(values: Mapping[str, Any]) -> AgentStep:
 
 
 _STEPS: Final[Mapping[str, Callable[..., Step]]] = {
-    "decision": DecisionStep,
     "manual": ManualStep,
     "event": EventStep,
     "gate": GateStep,

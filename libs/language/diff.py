@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 from typing import Any, Literal
 
 from contracts.base import JsonObject, JsonValue
-from libs.language.model import AgentStep, Bundle, ManualStep, ParallelStep, Step
+from libs.language.model import AgentStep, Bundle, DecisionStep, ManualStep, ParallelStep, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,8 @@ def _said(bundle: Bundle, step: Step) -> JsonObject:
     values: JsonObject = step.model_dump(mode="json", exclude={"key", "parallel"})
     if isinstance(step, AgentStep):
         values["prompt"] = {"file": step.prompt, "text": bundle.prompts.get(step.prompt)}
+    if isinstance(step, DecisionStep) and step.form is not None:
+        values["form"] = {"file": step.form, "schema": bundle.schemas.get(step.form)}
     if isinstance(step, AgentStep | ManualStep) and step.output is not None:
         values["output"] = {"file": step.output, "schema": bundle.schemas.get(step.output)}
     return values

@@ -1,7 +1,8 @@
-"""Placeholders in the arguments and the key of a write.
+"""Placeholders in the arguments and the key of a write, and in the text of a question.
 
 There are `{{args.title}}`, `{{context.jira_key}}`, `{{state.branch}}` and `{{run_id}}`, and in a step that is done once
-per item `{{item}}`, `{{item.title}}` and `{{index}}`; the loader refuses others.
+per item `{{item}}`, `{{item.title}}` and `{{index}}`; a question reads `{{steps.design.title}}` too. The loader refuses
+others.
 """
 
 import json
@@ -31,11 +32,12 @@ def interpolate(
     run_id: UUID | str,
     item: JsonValue = None,
     index: int | None = None,
+    steps: JsonObject | None = None,
 ) -> JsonValue:
     """Fill in the placeholders of every text in a value, once: what was filled in is never read again.
 
-    `item` and `index`, from 0, are of a step that is done once per item. Text that is one placeholder and nothing else
-    becomes the value itself, of its own type. Keys are left alone.
+    `item` and `index`, from 0, are of a step that is done once per item, `steps` the outputs of earlier ones. Text that
+    is one placeholder and nothing else becomes the value itself, of its own type. Keys are left alone.
 
     Raises:
         contracts.errors.Rejected: ``template.unset`` (422), a placeholder whose value is missing or null;
@@ -48,6 +50,7 @@ def interpolate(
         "run_id": str(run_id),
         "item": item,
         "index": index,
+        "steps": steps,
     }
     return _filled(value, scope)
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from contracts.base import JsonObject
 from libs.language import build, nodes
 from libs.language.channel_rules import check_channels
+from libs.language.decision_rules import check_timeout_answer
 from libs.language.files import BundleFiles, Layout, sort_files
 from libs.language.grammar import CHANNELS_FILE, SERVER_FILE, SOURCES_FILE, WORKFLOW_FILE
 from libs.language.hashing import content_hash
-from libs.language.model import DEFAULT_VARIANT, Bundle, Folder
-from libs.language.outline import Outline
+from libs.language.model import ANSWER_FORM, DEFAULT_VARIANT, Bundle, Folder
+from libs.language.outline import Outline, kind_of
 from libs.language.problems import PROBLEMS_MAX, Problems
 from libs.language.reader import read
 from libs.language.rules import check_workflow
@@ -114,13 +115,19 @@ def _attach(outline: Outline, bundle: BundleFiles, draft: _Draft, problems: Prob
     """Take in the prompts and the schemas that steps and branches name."""
     for step in outline.steps:
         for one in (step, *(step.get("parallel") or ())):
-            prompt, output = one.get("prompt"), one.get("output")
+            prompt = one.get("prompt")
             if prompt is not None and (text := bundle.prompt(one.at("prompt"), prompt)) is not None:
                 draft.prompts[prompt] = text
-            if output is not None and output not in draft.schemas:
-                schema = bundle.schema(one.at("output"), output, problems)
-                if schema is not None:
-                    draft.schemas[output] = schema
+            for key in ("output", "form"):
+                path = one.get(key)
+                if path is not None and path not in draft.schemas:
+                    schema = bundle.schema(one.at(key), path, problems)
+                    if schema is not None:
+                        draft.schemas[path] = schema
+        if kind_of(step) == "question":
+            form = draft.schemas.get(step.get("form")) if "form" in step.given else ANSWER_FORM
+            if form is not None:
+                check_timeout_answer(step, form)
 
 
 def _sources(layout: Layout, problems: Problems) -> tuple[Checked, ...] | None:

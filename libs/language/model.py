@@ -77,6 +77,15 @@ class Approvals(Frozen):
     veto: Literal["any", "none"] = "any"
 
 
+ANSWER_FORM: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"answer": {"type": "string", "minLength": 1}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+"""What the answer to a question must fit that names no form."""
+
+
 class DecisionStep(Frozen):
     """A judgement on an artefact; with `question` or `form`, a question whose answer object is the step's output.
 
@@ -103,6 +112,10 @@ class DecisionStep(Frozen):
     form: str | None = Field(default=None, description="path of the JSON Schema that the answer must fit")
     timeout_answer: JsonObject | None = None
     on_timeout: str | None = None
+
+    @property
+    def is_question(self) -> bool:
+        return self.question is not None or self.form is not None
 
 
 class ManualStep(Frozen):
@@ -286,6 +299,10 @@ class Bundle(Frozen):
     prompts: dict[str, str] = Field(default_factory=dict)
     schemas: dict[str, JsonObject] = Field(default_factory=dict)
     hash: Sha256
+
+    def form_of(self, step: DecisionStep) -> JsonObject:
+        """The JSON Schema that the answer to a question must fit."""
+        return ANSWER_FORM if step.form is None else self.schemas[step.form]
 
     def of(self, variant: str | None) -> Definition:
         """The definition as a variant has it; None is the default one.

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from libs.language import nodes
-from libs.language.outline import Outline
+from libs.language.outline import Outline, path_objection
 from libs.language.shapes import Checked
-from libs.language.step_rules import Declared, check_step, path_objection, source_objection
+from libs.language.step_rules import Declared, check_step, source_objection
 from libs.language.templates import check_concurrency_key
 
 STEPS_MAX: Final = 200

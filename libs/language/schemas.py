@@ -1,4 +1,4 @@
-"""JSON Schemas of agents' outputs: draft 2020-12, an object at the root, nothing fetched from anywhere."""
+"""JSON Schemas of outputs and answers: draft 2020-12, an object at the root, nothing fetched from anywhere."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -53,7 +53,7 @@ def _objections(schema: Any) -> Iterator[tuple[str, str]]:
         yield ".".join(str(part) for part in error.absolute_path), f"not a JSON Schema: {error.message[:300]}"
         return
     if schema.get("type") != "object":
-        yield "type", "must be `object`: an agent's output is an object"
+        yield "type", "must be `object`: an output or an answer is an object"
     yield from _references(schema)
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from libs.language import nodes
+from libs.language.decision_rules import check_decision
 from libs.language.expressions import ROOTS, ExpressionError, parse
-from libs.language.outline import HANDED_OFF, PRODUCERS, Outline, offers
+from libs.language.outline import PRODUCERS, Outline, offers, path_objection
 from libs.language.problems import hint
 from libs.language.scalars import PATH
 from libs.language.shapes import Checked, Place
@@ -43,23 +43,6 @@ def source_objection(source: str | None, declared: Declared) -> str | None:
     if source is None or declared.sources is None or source in declared.sources:
         return None
     return f"`{source}` is not declared in sources.yaml{hint(source, declared.sources)}"
-
-
-def path_objection(path: str, position: int, outline: Outline) -> str | None:
-    """What is wrong with a path that must lead into the run, seen from a position."""
-    root, _, rest = path.partition(".")
-    if root not in ROOTS:
-        return f"`{path[:80]}` must start with context, state or steps"
-    if not rest:
-        return f"`{root}` alone says nothing; name what is meant, such as `{root}.{_EXAMPLES[root]}`"
-    if root == "state" and rest != "branch":
-        return f"there is no `state.{rest}`; known: state.branch"
-    if root == "steps":
-        return outline.objection(rest.partition(".")[0], position, HANDED_OFF)
-    return None
-
-
-_EXAMPLES: Final = {"context": "jira_key", "state": "branch", "steps": "design"}
 
 
 def _check_wait(wait: Checked, position: int, outline: Outline) -> None:
@@ -141,28 +124,7 @@ def _check_expression(place: Place, gate: str, position: int, outline: Outline, 
 
 
 def _check_decision(step: Checked, position: int, outline: Outline, declared: Declared) -> None:
-    artifact = step.get("artifact")
-    if artifact is not None and (objection := outline.objection(artifact, position, PRODUCERS)):
-        step.refuse("artifact", objection)
-    outcomes = step.get("outcomes")
-    if outcomes is not None and len(set(outcomes)) < len(outcomes):
-        step.refuse("outcomes", "an outcome is listed twice")
-    for outcome, target in (step.get("on") or {}).items():
-        place = step.at("on")
-        if isinstance(place.node, nodes.Mapping):
-            place = place.child(outcome, place.node.entries[outcome], place.node.lines[outcome])
-        if outcome != "request_changes":
-            place.refuse(f"`{outcome}` cannot jump; only request_changes can")
-        elif not offers(step, outcome):
-            place.refuse("the decision does not offer request_changes; add it to `outcomes`, or remove this")
-        elif objection := outline.objection(target, position):
-            place.refuse(objection)
-    if offers(step, "request_changes") and not outline.before(position, *PRODUCERS):
-        step.refuse(
-            "outcomes",
-            "request_changes has no earlier agent, manual or parallel step to redo; put one before, or list the "
-            "outcomes without it",
-        )
+    check_decision(step, position, outline)
 
 
 def _check_write(step: Checked, position: int, outline: Outline, declared: Declared) -> None:
@@ -182,7 +144,7 @@ def _args_from_objection(step: Checked, args_from: str, position: int, outline: 
     if rest.partition(".")[0] != "output":
         more = ", or item.<path>" if "for_each" in step.given else ""
         return f"`{args_from}` must be <step>.output.<path>, such as review.output.pull_request{more}"
-    return outline.objection(source, position, PRODUCERS | {"event"})
+    return outline.objection(source, position, PRODUCERS | {"event", "question"})
 
 
 def _check_approval(step: Checked, position: int, outline: Outline) -> None:

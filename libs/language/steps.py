@@ -13,6 +13,7 @@ from libs.language.scalars import (
     QUEUE,
     ROLE,
     TOOL,
+    boolean,
     duration,
     integer,
     json_object,
@@ -25,6 +26,8 @@ from libs.language.shapes import Check, each, mapping, shape, table
 from minutebook.models.states import DecisionOutcome
 
 OUTCOMES: Final = frozenset(get_args(DecisionOutcome))
+TIMEOUT: Final = "timeout"
+"""The key of `on` that says where a run goes on for want of an answer."""
 EXECUTORS: Final = frozenset({"anthropic", "echo"})
 EXECUTORS_LATER: Final = frozenset({"claude_code", "sdk", "graph"})
 EXECUTORS_WITH_SESSIONS: Final = frozenset({"claude_code"})
@@ -71,6 +74,13 @@ BRANCH: Final = replace(
     },
 )
 
+APPROVALS: Final = shape(
+    ("need", integer(1, 20)),
+    distinct=boolean,
+    groups=table(integer(1, 20), key=ROLE, what="a role"),
+    veto=one_of(frozenset({"any", "none"})),
+)
+
 DECISION: Final = shape(
     ("key", _key),
     ("kind", text),
@@ -79,9 +89,15 @@ DECISION: Final = shape(
     timeout=duration,
     artifact=_step_key,
     outcomes=each(one_of(OUTCOMES), at_least=1),
-    on=table(_step_key, key=_WORD, what="an outcome", keys=OUTCOMES),
+    on=table(_step_key, key=_WORD, what="an outcome or timeout", keys=OUTCOMES | {TIMEOUT}),
     due=duration,
     escalate_to=_role,
+    approvals=mapping(APPROVALS),
+    approval_valid_for=duration,
+    question=text,
+    form=text,
+    timeout_answer=json_object,
+    **{"not": each(_step_key, at_least=1)},
 )
 
 MANUAL: Final = shape(("key", _key), ("kind", text), **_COMMON, timeout=duration, role=_role, output=text)

@@ -1,12 +1,15 @@
-"""Rules of templates, those of a write step and that of a concurrency key: which placeholders there are, and where."""
+"""Rules of templates, in writes, questions and concurrency keys: which placeholders there are, and where."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from libs.language import nodes
 from libs.language.interpolation import ITEM_ROOTS, ROOTS, is_unfinished, placeholders, roots
 from libs.language.problems import hint
 from libs.language.scalars import PATH
 from libs.language.shapes import Checked, Place
+
+_QUESTION_ROOTS: Final = ("context", "state", "run_id")
 
 
 def check_args(step: Checked) -> None:
@@ -40,6 +43,16 @@ def check_concurrency_key(concurrency: Checked) -> None:
     """Note what is wrong with the key that runs are counted by, which is known before a run begins."""
     if "key" in concurrency.values:
         _check_template(concurrency.at("key"), ("context",), has_args=False, why="a run has no arguments")
+
+
+def check_question(step: Checked) -> tuple[str, ...]:
+    """Note what is wrong with the text of a question. Returns the sound paths in it that lead to earlier steps."""
+    if "question" not in step.values:
+        return ()
+    known = (*_QUESTION_ROOTS, "steps")
+    _check_template(step.at("question"), known, has_args=False, why="a question has no arguments")
+    paths = [path for _, path in placeholders(step.get("question"))]
+    return tuple(path for path in paths if path.startswith("steps.") and _objection(path, known) is None)
 
 
 def _roots(step: Checked) -> tuple[str, ...]:

@@ -25,6 +25,12 @@ from services.api.phrases import (
 from services.api.words_outside import of_effect, of_inbound, of_notice
 from services.api.words_people import of_decision, of_definition, of_identity, of_schedule
 
+_WHY_BACK: Final = {
+    "gate": "its gate refused",
+    "request_changes": "changes were asked for",
+    "timeout": "nobody answered in time",
+}
+
 _OTHERS: Final = (of_inbound, of_schedule, of_definition, of_identity, of_notice)
 
 
@@ -53,8 +59,10 @@ def _of_run(event: Event, _birth: Event, who: str) -> str | None:
         case r.RunStageEntered():
             return f"the run entered the stage {event.stage}"
         case r.RunLooped():
-            why = "its gate refused" if event.reason == "gate" else "changes were asked for"
-            return f"{event.from_step} sent the run back to {event.to_step}, because {why} (time {event.count})"
+            return (
+                f"{event.from_step} sent the run back to {event.to_step}, because {_WHY_BACK[event.reason]} "
+                f"(time {event.count})"
+            )
         case r.RunParked():
             return f"the run waits for {'an event' if event.on == 'event' else f'a {event.on}'}"
         case r.RunUnparked():

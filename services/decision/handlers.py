@@ -1,21 +1,25 @@
-"""What the decision service does with an ask, with the facts of runs, and with wakes."""
+"""What the decision service does with an ask, with facts, and with wakes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 from uuid import UUID
 
-from contracts.commands import AnswerDecision
+from contracts.commands import AnswerDecision, ReassignDecision
+from contracts.commands import Command as AskedCommand
 from contracts.envelope import Address
 from contracts.errors import MinutebookError, Rejected
-from contracts.replies import DecisionAccepted
+from contracts.replies import DecisionAccepted, DecisionChanged
 from libs.canonical import blob
 from libs.domain import run
-from libs.domain.decision import CATEGORY, Answer, Command, Look, State, Withdraw
+from libs.domain.decision import CATEGORY, Answer, Command, Look, Reassign, Seating, State, Withdraw, tally
 from libs.domain.lifecycle import RUN_OPEN
 from libs.domain.run.waiting import waits_for
 from libs.eventstore.port import Store
 from libs.eventstore.snapshots import read_states
 from libs.owner import Item, Owner
 from libs.process import actor
+from minutebook.models.states import DecisionState
+from services.decision.people import People, seats_of
 
 _ACTOR = actor("decision")
 
@@ -23,32 +27,65 @@ _ACTOR = actor("decision")
 class Handlers:
     """Plain functions over the owner of the category."""
 
-    def __init__(self, owner: Owner[State, Command], store: Store) -> None:
+    def __init__(self, owner: Owner[State, Command], store: Store, people: People) -> None:
         self._owner = owner
         self._store = store
+        self._people = people
 
     async def answer(self, asked: AnswerDecision) -> DecisionAccepted:
-        """Take an answer; the same command again gets the same reply.
+        """Take an answer or a vote; the same command again gets the same reply.
 
         Raises:
-            contracts.errors.Rejected: what `libs.domain.decision.decide` raises, ``decision.revision`` (422) with
-                dotted paths when the revised artefact does not fit its schema, and ``append.guarded`` (409) when the
-                run is suspended or over.
+            contracts.errors.Rejected: what `libs.domain.decision.decide` raises, ``decision.revision`` and
+                ``decision.answer`` (422) with dotted paths when what was sent does not fit its schema, and
+                ``append.guarded`` (409) when the run is suspended or over.
         """
-        revised, blobs = None, {}
-        if asked.revised_artifact is not None:
-            revised, content = blob(asked.revised_artifact)
-            blobs = {revised.digest: content}
+        kept = [blob(value) for value in (asked.revised_artifact, asked.answer) if value is not None]
+        refs = iter(ref for ref, _ in kept)
         command = Answer(
             command_id=asked.command_id,
             outcome=asked.outcome,
             comment=asked.comment,
-            revised=revised,
-            blobs=blobs,
+            revised=next(refs) if asked.revised_artifact is not None else None,
+            answer=next(refs) if asked.answer is not None else None,
+            shown=asked.shown,
+            blobs={ref.digest: content for ref, content in kept},
             principal=asked.principal,
         )
+        state = await self._done(asked, asked.decision_id, command)
+        counted = tally(state)
+        open_ = state.status == "open"
+        assert state.run_id is not None, "an answered decision belongs to a run"
+        return DecisionAccepted(
+            decision_id=asked.decision_id,
+            run_id=state.run_id,
+            outcome=asked.outcome if open_ else state.outcome or asked.outcome,
+            revised=state.revised is not None,
+            state="open" if open_ else "answered",
+            approvals=counted.approvals if open_ or state.quorum is not None else 1,
+            needed=counted.needed,
+        )
+
+    async def reassign(self, asked: ReassignDecision) -> DecisionChanged:
+        """Let somebody answer in the place of another, or beside those who may.
+
+        Raises:
+            contracts.errors.Rejected: what `libs.domain.decision.decide` raises, and ``decision.not_reassigned`` when
+                the other is no active user who sees the run.
+        """
+        command = Reassign(
+            command_id=asked.command_id,
+            principal=asked.principal,
+            from_user=asked.from_user,
+            to_user=asked.to_user,
+            reason=asked.reason,
+        )
+        state = await self._done(asked, asked.decision_id, command)
+        return DecisionChanged(decision_id=asked.decision_id, state=cast(DecisionState, state.status))
+
+    async def _done(self, asked: AskedCommand, decision_id: UUID, command: Command) -> State:
         item: Item[Command] = Item(
-            stream_id=asked.decision_id,
+            stream_id=decision_id,
             command=command,
             actor=asked.principal.actor,
             causation=asked.command_id,
@@ -60,19 +97,47 @@ class Handlers:
         (result,) = await self._owner.handle([item])
         if isinstance(result, MinutebookError):
             raise _as_if_absent(result)
-        state = result.state
-        assert state.run_id is not None
-        assert state.outcome is not None
-        return DecisionAccepted(
-            decision_id=asked.decision_id,
-            run_id=state.run_id,
-            outcome=state.outcome,
-            revised=state.revised is not None,
-        )
+        return result.state
 
-    async def on_facts(self, _type: str, addresses: Sequence[Address]) -> Mapping[UUID, MinutebookError]:
-        """A run ended, or one of its steps failed: withdraw what nobody needs to answer now. Failures are by run."""
+    async def on_facts(self, type_: str, addresses: Sequence[Address]) -> Mapping[UUID, MinutebookError]:
+        """Name voters, make up for one who left, or withdraw what nobody needs to answer now.
+
+        Failures are by the stream or the run that a fact is about.
+        """
         traces = {address.stream_id: address.traceparent for address in addresses}
+        match type_:
+            case "decision.opened" | "decision.escalated":
+                items = [self._item(i, Seating(), i, trace) for i, trace in traces.items()]
+                return _failures(items, await self._owner.handle(items))
+            case "identity.user_deactivated":
+                return await self._make_up(traces)
+            case _:
+                return await self._withdraw(traces)
+
+    async def _make_up(self, left: Collection[UUID]) -> Mapping[UUID, MinutebookError]:
+        """Seat anew where the votes that are needed could not come any more, now that somebody left."""
+        users = (await self._store.load("identity", dict.fromkeys(left, 0))).streams
+        groups = {stream.tenant_group for stream in users.values() if stream.tenant_group is not None}
+        failures: dict[UUID, MinutebookError] = {}
+        for group in groups:
+            there = await self._people.of_group(group)
+            active = {person.id for person in there}
+            open_ = await self._store.open_decisions(group)
+            states = await read_states(self._store, CATEGORY, open_, tenant_group=group)
+            items = []
+            for decision_id, (_, state) in states.items():
+                gone = {voter for seat in state.seats or () for voter in seat.voters} - active
+                if gone:
+                    anew = Seating(seats=seats_of(state, there), gone=frozenset(gone))
+                    items.append(self._item(decision_id, anew, decision_id))
+            failed = _failures(items, await self._owner.handle(items))
+            of_group = [user_id for user_id, stream in users.items() if stream.tenant_group == group]
+            for error in failed.values():
+                failures |= dict.fromkeys(of_group, error)
+        return failures
+
+    async def _withdraw(self, traces: Mapping[UUID, str | None]) -> Mapping[UUID, MinutebookError]:
+        """Withdraw what runs do not wait for any more."""
         open_ = await self._store.heads_of_runs("decision", traces, states={"open"})
         gone = await self._gone({head.stream_id: head.run_id for head in open_ if head.run_id is not None})
         items = [self._item(i, command, run_id, traces.get(run_id)) for i, (run_id, command) in gone.items()]
@@ -80,7 +145,7 @@ class Handlers:
         return {gone[decision_id][0]: error for decision_id, error in failures.items()}
 
     async def on_wake(self, _category: str, decision_ids: Sequence[UUID]) -> Mapping[UUID, MinutebookError]:
-        """Remind and escalate what is due, and withdraw what nobody waits for, though nobody may have said so."""
+        """Name voters, remind and escalate what is due, withdraw what nobody waits for: nobody may have said so."""
         heads = await self._store.heads("decision", decision_ids)
         open_ = {i: head.run_id for i, head in heads.items() if head.state == "open" and head.run_id is not None}
         gone = await self._gone(open_)

@@ -14,7 +14,7 @@ from libs.domain.run import State
 from libs.domain.run.commands import Child, Evidence
 from libs.domain.run.state import StepRecord
 from libs.eventstore.port import EventStore, Load, Recorded
-from libs.language.model import Bundle
+from libs.language.model import Bundle, DecisionStep
 from services.planner.admissions import Admissions
 
 BUNDLES_CACHED_MAX: Final = 200
@@ -52,7 +52,10 @@ class EvidenceReader:
     async def read(self, runs: Sequence[tuple[UUID, UUID, State]], load: Load) -> list[Evidence]:
         """Return the evidence of each (tenant group, run id, run state), in order. `load` brought the states."""
         states = [(group, state) for group, _, state in runs]
-        children = await self._children(states, load.beside)
+        bundles = [await self.bundle(group, state.bundle) for group, state in states if state.bundle is not None]
+        assert len(bundles) == len(runs), "every run has a pinned version"
+        decided = [_decided(state, bundle) for (_, state), bundle in zip(states, bundles, strict=True)]
+        children = await self._children(states, load.beside, decided)
         self._keep(load.outputs)
         wanted: defaultdict[UUID, set[str]] = defaultdict(set)
         for group, state in states:
@@ -60,12 +63,11 @@ class EvidenceReader:
         content = {group: await self._content(group, digests) for group, digests in wanted.items()}
         verdicts = await self._verdicts(runs)
         evidence = []
-        for group, run_id, state in runs:
-            assert state.bundle is not None
+        for (group, run_id, state), bundle in zip(runs, bundles, strict=True):
             evidence.append(
                 Evidence(
                     tenant_group=group,
-                    bundle=await self.bundle(group, state.bundle),
+                    bundle=bundle,
                     children={i: children[i] for i in _open_ids(state) if i in children},
                     artefacts=_Parsed({d: content[group][d] for d in _digests(state, children) if d in content[group]}),
                     verdict=verdicts.get(run_id),
@@ -79,12 +81,15 @@ class EvidenceReader:
         return _Parsed(await self._content(tenant_group, {ref.digest for ref in refs}))
 
     async def _children(
-        self, runs: Sequence[tuple[UUID, State]], known: Mapping[UUID, Sequence[Recorded]]
+        self,
+        runs: Sequence[tuple[UUID, State]],
+        known: Mapping[UUID, Sequence[Recorded]],
+        decided: Sequence[Iterable[UUID]],
     ) -> dict[UUID, Child]:
         missing: defaultdict[tuple[str, UUID], set[UUID]] = defaultdict(set)
         folded: dict[UUID, Child] = {}
-        for group, state in runs:
-            for category, stream_id in children(state):
+        for (group, state), also in zip(runs, decided, strict=True):
+            for category, stream_id in (*children(state), *((decision.CATEGORY.name, i) for i in also)):
                 facts = known.get(stream_id)
                 if facts is None:
                     missing[category, group].add(stream_id)
@@ -171,6 +176,15 @@ def children(state: State) -> list[tuple[str, UUID]]:
     ]
 
 
+def _decided(state: State, bundle: Bundle) -> set[UUID]:
+    """Decisions that were answered whose voters and revisers decisions that are still to come may bar."""
+    steps = [step for step in bundle.of(state.variant).steps if isinstance(step, DecisionStep)]
+    if not any(step.barred and state.step(step.key).status == "pending" for step in steps):
+        return set()
+    records = [state.step(step.key) for step in steps]
+    return {r.open_id for r in records if r.status == "succeeded" and r.open_id and r.waits_on == "decision"}
+
+
 def _category(record: StepRecord) -> str | None:
     """The category of the stream that a step waits for; None where it waits for none."""
     match record.status:
@@ -198,8 +212,8 @@ def _digests(state: State, children: Mapping[UUID, Any]) -> Iterable[str]:
         match children.get(record.open_id) if record.open_id else None:
             case attempt.State(output=output):
                 refs.append(output)
-            case decision.State(artifact=artifact, revised=revised):
-                refs += [artifact, revised]
+            case decision.State(artifact=artifact, revised=revised, answer=answer):
+                refs += [artifact, revised, answer]
             case effect.State(response=response):
                 refs.append(response)
             case wait.State(payload=payload):

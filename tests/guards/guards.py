@@ -50,7 +50,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
                 "if not held[item.stream_id].done.isdisjoint(told(item.actor, item.causation)):",
                 "if False:",
             ),
-            Change("libs/domain/decision.py", "if state.command_id == command.command_id:", "if False:"),
+            Change("libs/domain/decision/answering.py", "return command.command_id in state.heard", "return False"),
         ),
         ("tests/service/test_decisions.py::test_the_same_command_sent_to_both_replicas_gets_the_same_reply",),
     ),
@@ -71,7 +71,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
     ),
     Guard(
         "Another command than the one that decided gets the conflict",
-        (Change("libs/domain/decision.py", "if state.command_id == command.command_id:", "if True:"),),
+        (Change("libs/domain/decision/answering.py", "return command.command_id in state.heard", "return True"),),
         ("tests/service/test_decisions.py::test_of_two_simultaneous_answers_one_wins_and_the_other_hears_who",),
     ),
     Guard(
@@ -124,9 +124,9 @@ GUARDS: Final[tuple[Guard, ...]] = (
         "An answer requires its run open",
         (
             Change(
-                "libs/domain/decision.py",
-                'return facts(answered, guards=(Guard("run", run_id, lifecycle.RUN_ACTIVE),), blobs=command.blobs)',
-                "return facts(answered, blobs=command.blobs)",
+                "libs/domain/decision/answering.py",
+                'guards=(Guard("run", run_id, lifecycle.RUN_ACTIVE),), blobs=command.blobs)',
+                "blobs=command.blobs)",
             ),
         ),
         ("tests/service/test_decisions.py::test_no_answer_is_recorded_after_the_cancel_that_it_raced",),

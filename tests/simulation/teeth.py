@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from importlib import import_module
 from typing import Any, Final
 from unittest.mock import patch
 from uuid import UUID
@@ -95,12 +96,14 @@ def _born_again() -> Sequence[tuple[Any, str, Any]]:
 
 
 def _answered_again() -> Sequence[tuple[Any, str, Any]]:
-    answer = decision._answer
+    deciding = import_module("libs.domain.decision.decide")
+    answer = deciding.answer
 
     def forgetful(command: Any, state: decision.State, now: datetime) -> Decided:
-        return answer(command, replace(state, status="open"), now)
+        decided: Decided = answer(command, replace(state, status="open"), now)
+        return decided
 
-    return [(decision, "_answer", forgetful)]
+    return [(deciding, "answer", forgetful)]
 
 
 def _called_first() -> Sequence[tuple[Any, str, Any]]:

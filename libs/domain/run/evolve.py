@@ -5,6 +5,7 @@ from typing import Any
 
 from contracts.base import Event
 from contracts.events import run as e
+from contracts.events.decision import Approved
 from libs.domain.core import replace
 from libs.domain.run.state import NEW_STEP, UNDER_WAY, State, StepRecord, WaitsOn
 
@@ -107,6 +108,8 @@ def _evolve_step(state: State, event: Event) -> State:
                 proposed=event.output,
                 artifact_state=event.artifact_state,
                 outcome=event.outcome,
+                by=event.by,
+                succeeded_at=event.at,
             )
         case e.RunStepDelayed(step=key):
             return _with(state, key, status="delayed", not_before=event.until)
@@ -146,6 +149,7 @@ def _evolve_step(state: State, event: Event) -> State:
                 effect_id=event.effect_id,
                 since=_since(state.step(key), event.at),
                 arm=event.arm,
+                valid_until=event.valid_until,
                 attempt=state.step(key).attempt + 1,
                 attempts=state.step(key).attempts + 1,
                 not_before=None,
@@ -166,6 +170,9 @@ def _evolve_end_of_step(state: State, event: Event) -> State:
                 output=event.output,
                 proposed=event.output,
                 artifact_state="proposed" if event.output else None,
+                by=event.by,
+                succeeded_at=event.at,
+                revised_at=None,
                 failure_class=None,
                 message=None,
                 cost_microdollars=state.step(key).cost_microdollars + event.cost_microdollars,
@@ -205,12 +212,35 @@ def _evolve_end_of_step(state: State, event: Event) -> State:
             )
         case e.RunStepCancelled(step=key):
             return _with(state, key, status="cancelled", message=event.reason)
-        case e.RunArtifactApproved(step=key):
-            return _with(state, key, output=event.artifact, artifact_state="approved")
+        case e.RunArtifactApproved():
+            return _approved(state, event)
+        case e.RunStepSkipped(step=key):
+            return _with(state, key, status="skipped", message=event.reason)
+        case e.RunApprovalExpired():
+            return _expired(state, event)
         case e.RunArtifactExecuted(step=key):
             return _with(state, key, artifact_state="executed")
         case _:
             return state
+
+
+def _approved(state: State, event: e.RunArtifactApproved) -> State:
+    revised_at = event.decision_step if event.revised else state.step(event.step).revised_at
+    changes = {"output": event.artifact, "artifact_state": "approved", "revised_at": revised_at}
+    return _with(_with(state, event.step, **changes), event.decision_step, approved=event.artifact)
+
+
+def _expired(state: State, event: e.RunApprovalExpired) -> State:
+    """The decision is asked anew, and the write begins once it is approved; one that was delayed is not again."""
+    record, write = state.step(event.step), state.step(event.write)
+    if record.status == "succeeded":
+        expired = None
+        if record.by is not None:
+            expired = Approved(artifact=record.approved, by=record.by, answered_at=event.approved_at)
+        state = _with(state, event.step, status="pending", outcome=None, until=None, expired=expired)
+    if write.status == "delayed":
+        return _with(state, event.write, not_before=None)
+    return _with(state, event.write, status="pending", failure_class=None, message=None)
 
 
 def _opened(
@@ -274,6 +304,8 @@ def _looped(state: State, event: e.RunLooped) -> State:
                 until=None,
                 waits_on=None,
                 outcome=None,
+                approved=None,
+                expired=None,
                 items=None,
             )
     for key in event.reset:

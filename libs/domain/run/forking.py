@@ -1,6 +1,6 @@
 """Forks: a new run that goes on from a point of another one's history, with something changed or nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from contracts.base import BlobRef, Event, JsonObject
@@ -14,7 +14,7 @@ from libs.domain.run.programs.definition import advance
 from libs.domain.run.starting import created, definition_of, must_be_admissible, same_child
 from libs.domain.run.state import State, StepRecord
 from libs.domain.run.walk import Walk
-from libs.language.model import WriteStep
+from libs.language.model import DecisionStep, Step, WriteStep
 from minutebook.models.problem import ProblemItem
 
 
@@ -101,8 +101,13 @@ def _inherit(walk: Walk, command: Fork) -> None:
                 output=output,
                 artifact_state="proposed" if laid else record.artifact_state,
                 outcome=record.outcome,
+                by=record.by,
             )
         )
+    for step in walk.steps:
+        passed_over = command.parent.step(step.key)
+        if passed_over.status == "skipped":
+            walk.emit(e.RunStepSkipped(at=walk.now, step=step.key, reason=passed_over.message or "passed over before"))
 
 
 def _finished(walk: Walk, parent: State) -> dict[str, StepRecord]:
@@ -121,13 +126,22 @@ def _asked_anew(walk: Walk, command: Fork, finished: dict[str, StepRecord]) -> s
     """Decisions that are not inherited: what was approved is not what will be written.
 
     That is so for a decision on an artefact that another one is laid over, and, when anything was changed, for each
-    that a write of the new run rests on.
+    that a write of the new run rests on; always for an approval that ends, and for a quorum whose voters a decision of
+    the new run bars.
     """
     asked = {key for key, record in finished.items() if record.shown_step in command.artifacts}
+    to_come = [step for step in walk.steps if finished.get(step.key) is None]
+    barring = {key for step in to_come if isinstance(step, DecisionStep) for key in step.barred}
+    asked |= {
+        step.key
+        for step in walk.steps
+        if isinstance(step, DecisionStep)
+        and ((step.approval_valid_for and _rest_on(step.key, to_come)) or (step.approvals and step.key in barring))
+    }
     if command.context or command.artifacts or walk.bundle.hash != command.parent.hash:
-        asked |= {
-            step.requires_decision
-            for step in walk.steps
-            if isinstance(step, WriteStep) and finished.get(step.key) is None
-        }
+        asked |= {step.requires_decision for step in to_come if isinstance(step, WriteStep)}
     return asked
+
+
+def _rest_on(decision: str, steps: Iterable[Step]) -> bool:
+    return any(isinstance(step, WriteStep) and step.requires_decision == decision for step in steps)

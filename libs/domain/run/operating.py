@@ -125,7 +125,7 @@ def complete(command: Complete, state: State, now: datetime) -> Decided:
             comment=command.comment,
         )
     )
-    walk.emit(e.RunStepSucceeded(at=now, step=key, output=artifact))
+    walk.emit(e.RunStepSucceeded(at=now, step=key, output=artifact, by=principal.actor))
     return advance(walk)
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from contracts.base import Actor, BlobRef, JsonObject
 from contracts.events import run as e
+from contracts.events.decision import Approved
 from minutebook.models.states import ArtifactState, DecisionOutcome, FailureClass, StepState
 
 WaitsOn = Literal["decision", "manual", "event", "escalation"]
@@ -26,8 +27,9 @@ class StepRecord:
     wait or effect that stands for the step now or stood for it last; `effect_id` is its effect, also while a person is
     asked about it. `since` is when the step began in this round, or when a person had it tried once more; later
     attempts do not move it. `not_before` ends a backoff or a delay, `until` is when a wait times out. `output` is the
-    artefact that counts: as approved where it was decided on. `items` and `count` are of a step with `for_each`;
-    `role` and what follows it of a manual step.
+    artefact that counts: as approved where it was decided on; `revised_at` is the decision that revised it. `by` is
+    who decided or completed the step, `approved` what was approved there, `expired` an approval of it that has gone
+    stale since. `items` and `count` are of a step with `for_each`; `role` and what follows it of a manual step.
     """
 
     status: StepState = "pending"
@@ -53,6 +55,12 @@ class StepRecord:
     message: str | None = None
     feedback: e.Feedback | None = None
     cost_microdollars: int = 0
+    by: Actor | None = None
+    succeeded_at: datetime | None = None
+    approved: BlobRef | None = None
+    expired: Approved | None = None
+    revised_at: str | None = None
+    valid_until: datetime | None = None
     items: BlobRef | None = None
     count: int = 0
     role: str | None = None

@@ -97,7 +97,7 @@ class Walk:
             self.emit(e.RunUnparked(at=self.now))
         if len(self.events) >= FACTS_PER_PLAN_MAX:
             raise Broken("plan.endless", f"planning run {self.run_id} wrote {FACTS_PER_PLAN_MAX} facts without an end")
-        if isinstance(event, e.RunLooped):
+        if isinstance(event, e.RunLooped | e.RunApprovalExpired):
             self._cursor = 0
         self.events.append(event)
         self.state = evolve(self.state, event)
@@ -110,10 +110,10 @@ class Walk:
         return ref
 
     def current(self) -> Step | None:
-        """The first step that has not succeeded."""
+        """The first step that has neither succeeded nor been passed over."""
         while self._cursor < len(self.steps):
             step = self.steps[self._cursor]
-            if self.state.step(step.key).status != "succeeded":
+            if self.state.step(step.key).status not in {"succeeded", "skipped"}:
                 return step
             self._cursor += 1
         return None
@@ -149,7 +149,7 @@ class Walk:
         """Whether a step begins now: it is its turn, or a person wants it tried once more."""
         record = self.state.step(key)
         if record.status == "delayed":
-            return record.not_before is not None and self.now >= record.not_before
+            return record.not_before is None or self.now >= record.not_before
         return record.status == "pending" or key in self.again
 
     def overdue(self, key: str) -> bool:

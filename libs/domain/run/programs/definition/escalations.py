@@ -26,7 +26,9 @@ def goes_on(walk: Walk, key: str) -> bool:
             return False  # only a question takes one
         case "approve" if record.failure_class == "gate_failed":
             walk.emit(
-                e.RunStepSucceeded(at=walk.now, step=key, outcome="approve", output=child.revised or child.artifact)
+                e.RunStepSucceeded(
+                    at=walk.now, step=key, outcome="approve", output=child.revised or child.artifact, by=child.by
+                )
             )
             return False
         case "approve" | "request_changes":

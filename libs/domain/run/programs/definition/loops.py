@@ -7,7 +7,12 @@ from libs.domain.run.walk import Walk
 
 
 def loop(
-    walk: Walk, *, from_step: str, to_step: str, reason: Literal["gate", "request_changes"], feedback: e.Feedback
+    walk: Walk,
+    *,
+    from_step: str,
+    to_step: str,
+    reason: Literal["gate", "request_changes", "timeout"],
+    feedback: e.Feedback,
 ) -> None:
     """Begin a new round of every step from `to_step` to `from_step`."""
     keys = [step.key for step in walk.steps]

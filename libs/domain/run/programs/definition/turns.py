@@ -21,7 +21,9 @@ def follow(walk: Walk, step: Step, key: str, stepper: Stepper) -> None:
     """Look at a step, once its delay has passed and a question about it is answered."""
     if not answered(walk, key):
         return
-    if walk.state.step(key).status == "pending" and step.wait is not None and not _is_item(step, key):
+    record = walk.state.step(key)
+    # What its round has begun before, such as a decision whose approval went stale, is put off no more.
+    if record.status == "pending" and record.attempt == 0 and step.wait is not None and not _is_item(step, key):
         _delay(walk, step.wait, key)
     if walk.state.step(key).status == "delayed" and not walk.begins(key):
         return

@@ -10,6 +10,7 @@ from contracts.events.effect import EffectDeclared
 from libs.canonical import blob
 from libs.domain.core import Birth
 from libs.domain.effect import State
+from libs.domain.run.programs.definition.approvals import ask_anew, is_asked_anew, is_stale, valid_until
 from libs.domain.run.programs.definition.failures import fail
 from libs.domain.run.walk import Walk
 from libs.language.interpolation import interpolate
@@ -21,6 +22,8 @@ def write(walk: Walk, step: WriteStep, key: str) -> None:
     """Declare an effect with the approved artefact; take what became of it."""
     record = walk.state.step(key)
     due = record.status == "retrying" and record.not_before is not None and walk.now >= record.not_before
+    if is_asked_anew(walk, step):
+        return
     if due or walk.begins(key):
         _declare(walk, step, key)
         return
@@ -37,6 +40,8 @@ def write(walk: Walk, step: WriteStep, key: str) -> None:
     elif inherited and child.status in {"failed", "cancelled"}:
         # Surely not done by the run that this one was forked from: it is this run's to do.
         _declare(walk, step, key, own=True)
+    elif child.status == "failed" and child.expired and is_stale(walk, step):
+        ask_anew(walk, step, key)
     elif child.status == "failed" and child.arm >= record.arm:
         fail(walk, key, child.failure_class or "default", child.message or "the write failed without a message")
     elif child.status == "in_doubt":
@@ -51,6 +56,9 @@ def _declare(walk: Walk, step: WriteStep, key: str, *, own: bool = False) -> Non
     not to have been made: then it is this run's `own`.
     """
     record = walk.state.step(key)
+    if is_stale(walk, step):
+        ask_anew(walk, step, key)
+        return
     try:
         if walk.state.step(step.requires_decision).outcome != "approve":
             raise Rejected("write.not_approved", f"{step.requires_decision} was not approved")
@@ -69,6 +77,7 @@ def _declare(walk: Walk, step: WriteStep, key: str, *, own: bool = False) -> Non
             effect_id=effect_id,
             effect_key=effect_key,
             arm=record.arm + 1 if armed_again else 0,
+            valid_until=valid_until(walk, step),
         )
     )
     if inherited is None and not armed_again:
@@ -98,6 +107,7 @@ def _birth(walk: Walk, step: WriteStep, key: str, effect_id: UUID, effect_key: s
             tool=step.tool,
             arguments=walk.keep(arguments),
             owner=owner,
+            valid_until=valid_until(walk, step),
         ),
     )
 
