@@ -174,8 +174,8 @@ def test_five_slips_are_five_problems() -> None:
             file,
             24,
             "stages.plan.steps.ok.colour",
-            "unknown key; known: approval_valid_for, approvals, artifact, due, escalate_to, form, key, kind, name, not, on, "
-            "outcomes, question, role, timeout, timeout_answer, wait",
+            "unknown key; known: approval_valid_for, approvals, artifact, due, escalate_to, form, key, kind, name, "
+            "not, on, outcomes, question, role, timeout, timeout_answer, wait",
         ),
         (file, 37, "stages.build.steps.check.loop_max", "must be a whole number, not text"),
         (file, 50, "limits.max_lop", "unknown key; did you mean `max_loop`?"),

@@ -29,8 +29,8 @@ def answer(command: Answer, state: State, now: datetime) -> Decided:
     free = _free(command, state)
     _must_be_open(state, now)
     _must_fit(command, state)
-    if command.revised == state.shown:
-        command = command.model_copy(update={"revised": None, "blobs": {}})
+    if command.revised is not None and command.revised == state.shown:
+        command = command.model_copy(update={"revised": None, "blobs": {}})  # it revises nothing
     events = _single(command, state, free[0], now) if state.quorum is None else _vote(command, state, free, now)
     return facts(*seating, *events, guards=(Guard("run", run_id, lifecycle.RUN_ACTIVE),), blobs=command.blobs)
 
