@@ -1,4 +1,4 @@
-"""Who there is: tenant groups, tenants, projects, users, keys and what users were granted, one stream each.
+"""Who there is: tenant groups, tenants, projects, users, keys, grants and delegations of users, one stream each.
 
 Their ids are derived from what must be unique, so declaring the same thing again finds it and changes nothing.
 """
@@ -12,12 +12,22 @@ from uuid import UUID
 from contracts.base import Event, Frozen, Instant
 from contracts.errors import Rejected
 from contracts.events import identity as e
-from libs.domain import grants
+from libs.domain import delegations, grants
 from libs.domain.core import NOTHING, Category, Decided, facts, never, no_run
 from libs.domain.lifecycle import IDENTITY, terminal
 
 Status = Literal["absent", "active", "inactive"]
-Kind = Literal["tenant_group", "tenant", "project", "user", "service_user", "personal_access_token", "api_key", "grant"]
+Kind = Literal[
+    "tenant_group",
+    "tenant",
+    "project",
+    "user",
+    "service_user",
+    "personal_access_token",
+    "api_key",
+    "grant",
+    "delegation",
+]
 
 
 class CreateTenantGroup(Frozen):
@@ -71,14 +81,16 @@ Command = (
     | MintKey
     | RevokeKey
     | grants.Command
+    | delegations.Command
 )
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One of them. `handle` is what it is known by: a user's email, a project's key, a grant's server, else the name.
+    """One of them. `handle` is what it is known by: a user's email, a project's key, a grant's server, the id of the
+    person whom a delegation lets decide, else the name.
 
-    `user_id` is whose a token or a grant is.
+    `user_id` is whose a token, a grant or a delegation is.
     """
 
     status: Status = "absent"
@@ -93,6 +105,7 @@ class State:
     user_id: UUID | None = None
     expires_at: datetime | None = None
     grant: grants.Grant | None = None
+    delegation: delegations.Delegation | None = None
 
     @property
     def active(self) -> bool:
@@ -105,8 +118,8 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
 
     Raises:
         Rejected: ``identity.taken`` (409) when the id stands for something that was declared otherwise, or was ended;
-            ``identity.not_found`` (404) when there is nothing to end; ``key.invalid`` (422); of grants as
-            `libs.domain.grants` says.
+            ``identity.not_found`` (404) when there is nothing to end; ``key.invalid`` (422); of grants and
+            delegations as `libs.domain.grants` and `libs.domain.delegations` say.
     """
     match command:
         case CreateTenantGroup():
@@ -136,6 +149,8 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
             return _end(state, e.KeyRevoked(at=now), frozenset({"personal_access_token", "api_key"}))
         case grants.GiveGrant() | grants.RevokeGrant():
             return grants.decide(command, state.grant, now)
+        case delegations.Delegate() | delegations.EndDelegation():
+            return delegations.decide(command, state.delegation, now)
         case _:
             assert_never(command)
 
@@ -226,6 +241,18 @@ def evolve(state: State, event: Event) -> State:
             )
         case e.GrantRevoked():
             return replace(state, status="inactive", grant=grants.evolve(state.grant, event))
+        case e.Delegated():
+            return State(
+                "active",
+                "delegation",
+                name=event.from_user.email,
+                handle=str(event.to_user.id),
+                user_id=event.from_user.id,
+                expires_at=event.ends_at,
+                delegation=delegations.evolve(state.delegation, event),
+            )
+        case e.DelegationEnded():
+            return replace(state, status="inactive", delegation=delegations.evolve(state.delegation, event))
         case e.UserDeactivated() | e.KeyRevoked():
             return replace(state, status="inactive")
         case _:

@@ -11,7 +11,9 @@ from libs.telemetry.outage import Outage
 from libs.vault import Vault
 from services.api import openapi, problems, reference
 from services.api.auth import Authenticator
+from services.api.decision_views import DecisionViews
 from services.api.definition_views import DefinitionViews
+from services.api.delegations import Delegations
 from services.api.door import Door
 from services.api.edge import Edge
 from services.api.event_views import EventViews
@@ -48,6 +50,8 @@ def build(tools: Tools) -> ApiService:
         rates=Rates(per_second=tools.settings.webhooks_per_second_max, burst=tools.settings.webhooks_burst_max),
         people=People(tools.store, pool, identity, grants),
         grants=grants,
+        decisions=DecisionViews(tools.store, pool),
+        delegations=Delegations(tools.store, pool, identity),
     )
     app = FastAPI(
         title="Minutebook",

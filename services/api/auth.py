@@ -2,17 +2,17 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 from contracts import ids
-from contracts.base import Principal
+from contracts.base import ActsFor, Principal
 from contracts.errors import Rejected
 from libs.domain import identity
-from libs.eventstore.port import EventStore, Loaded
+from libs.eventstore.port import Loaded, Recorded, Store
 from services.api.identity import sha256_of
 
 CACHED_SECONDS_MAX: Final = 2.0
@@ -31,7 +31,7 @@ class _Cached:
 class Authenticator:
     """Resolves tokens against the identity streams. Secrets are hashed at once and never kept or logged."""
 
-    def __init__(self, store: EventStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._cache: OrderedDict[str, _Cached] = OrderedDict()
 
@@ -87,7 +87,7 @@ class Authenticator:
         return await self._user(key.user_id, key, loaded.tenant_group)
 
     async def _user(self, user_id: UUID, key: identity.State, tenant_group: UUID) -> Principal | None:
-        loaded, _now = await self._load(user_id)
+        loaded, now = await self._load(user_id)
         user = _fold(loaded)
         if not user.active or loaded.tenant_group != tenant_group or loaded.tenant is None:
             return None
@@ -103,7 +103,35 @@ class Authenticator:
             groups=user.groups,
             projects=user.projects,
             scopes=key.scopes,
+            acts_for=await self._acts_for(user_id, tenant_group, now) if user.kind == "user" else (),
         )
+
+    async def _acts_for(self, user_id: UUID, tenant_group: UUID, now: datetime) -> tuple[ActsFor, ...]:
+        """The people who let the user decide in their place now, each with what is their own: one hop, never two."""
+        given = await self._store.identities(tenant_group, "delegation", name=str(user_id))
+        if not given:
+            return ()
+        histories = await self._store.events(identity.CATEGORY.name, given, tenant_group=tenant_group)
+        delegations = [_fold_recorded(history).delegation for history in histories.values()]
+        in_force = [each for each in delegations if each is not None and each.in_force(now)]
+        people = await self._store.events(
+            identity.CATEGORY.name, {each.from_user.id for each in in_force}, tenant_group=tenant_group
+        )
+        found: list[ActsFor] = []
+        for each in in_force:
+            person = _fold_recorded(people.get(each.from_user.id, ()))
+            if person.active and person.email is not None:
+                found.append(
+                    ActsFor(
+                        id=each.from_user.id,
+                        email=person.email,
+                        named=each.roles,
+                        roles=person.roles,
+                        groups=person.groups,
+                        projects=person.projects,
+                    )
+                )
+        return tuple(found)
 
     async def _load(self, stream_id: UUID) -> tuple[Loaded, datetime]:
         load = await self._store.load(identity.CATEGORY.name, {stream_id: 0})
@@ -117,7 +145,11 @@ def _token(headers: Mapping[str, str]) -> str | None:
 
 
 def _fold(loaded: Loaded) -> identity.State:
-    return identity.CATEGORY.fold(tuple(recorded.event for recorded in loaded.events))
+    return _fold_recorded(loaded.events)
+
+
+def _fold_recorded(history: Sequence[Recorded]) -> identity.State:
+    return identity.CATEGORY.fold(tuple(recorded.event for recorded in history))
 
 
 def _ended(key: identity.State, now: datetime) -> bool:

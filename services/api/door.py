@@ -24,7 +24,9 @@ from libs.telemetry.outage import Outage
 from libs.telemetry.tracing import current_traceparent
 from services.api.auth import Authenticator
 from services.api.bodies import StrictRequest
+from services.api.decision_views import DecisionViews
 from services.api.definition_views import DefinitionViews
+from services.api.delegations import Delegations
 from services.api.event_views import EventViews
 from services.api.grants import Grants
 from services.api.lean import caller_of, is_lean
@@ -63,6 +65,8 @@ class Door:
     rates: Rates
     people: People
     grants: Grants
+    decisions: DecisionViews
+    delegations: Delegations
 
     async def opening(self, caller: Principal, *, command_id: UUID | None = None) -> dict[str, Any]:
         """The fields that every command begins with. The deadline is by the database's clock, as owners judge it."""

@@ -10,7 +10,7 @@ import asyncpg
 
 from contracts.base import Principal
 from contracts.errors import Rejected
-from libs.domain.access import sees_run
+from libs.domain.access import sees_run, sees_to_decide
 from libs.domain.lifecycle import RUN_ACTIVE
 from libs.postgres.pool import fetch
 from minutebook.models import EventSummary, Page, Person, RunSummary
@@ -96,22 +96,24 @@ class Queries:
         return {row["stream_id"]: _summary(row) for row in rows}
 
     async def require_run(self, caller: Principal, run_id: UUID) -> None:
-        """Hold that the caller sees a run.
+        """Hold that the caller sees a run, or somebody does for whom it may decide while the run asks people.
 
         Raises:
             contracts.errors.Rejected: 404.
         """
         rows = await fetch(
             self._pool,
-            "select initiator, project_id from run_heads where tenant_group = $1 and stream_id = $2",
+            "select initiator, project_id, exists(select from decision_heads d where d.run_id = r.stream_id"
+            " and d.state = 'open') as asks from run_heads r where tenant_group = $1 and stream_id = $2",
             caller.tenant_group,
             run_id,
         )
-        if not rows or not sees_run(caller, rows[0]["initiator"], rows[0]["project_id"]):
+        sees = sees_to_decide if rows and rows[0]["asks"] else sees_run
+        if not rows or not sees(caller, rows[0]["initiator"], rows[0]["project_id"]):
             raise Rejected("run.not_found", f"there is no run {run_id}", status=404)
 
     async def require_decision(self, caller: Principal, decision_id: UUID) -> None:
-        """Hold that the caller sees a decision's run.
+        """Hold that the caller sees a decision's run, or somebody does for whom it may decide.
 
         Raises:
             contracts.errors.Rejected: 404.
@@ -122,7 +124,7 @@ class Queries:
             caller.tenant_group,
             decision_id,
         )
-        if not rows or not sees_run(caller, rows[0]["initiator"], rows[0]["project_id"]):
+        if not rows or not sees_to_decide(caller, rows[0]["initiator"], rows[0]["project_id"]):
             raise Rejected("decision.not_found", f"there is no decision {decision_id}", status=404)
 
     async def require_event(self, caller: Principal, event_id: UUID) -> None:
@@ -155,9 +157,9 @@ class Queries:
     async def open_decisions(
         self, caller: Principal, *, limit: int, after: tuple[datetime, UUID] | None
     ) -> list[OpenDecision]:
-        """Open decisions of runs that the caller sees and that are not suspended, the longest waiting first."""
+        """Open decisions that the caller may see, of runs that are not suspended, the longest waiting first."""
         where = Where()
-        where.visible(caller, "d")
+        where.visible_to_decide(caller, "d")
         where.conditions.append("d.state = 'open'")
         where.add("r.state = any({})", sorted(RUN_ACTIVE))
         if after is not None:

@@ -71,6 +71,7 @@ def _of_step(
 def _decision(caller: Principal, decision_id: UUID, state: decision.State) -> WaitingForDecision | None:
     if state.status != "open" or state.opened_at is None:
         return None
+    count = decision.tally(state)
     return WaitingForDecision(
         step=state.step,
         decision_id=decision_id,
@@ -79,6 +80,10 @@ def _decision(caller: Principal, decision_id: UUID, state: decision.State) -> Wa
         outcomes=state.outcomes,
         opened_at=state.opened_at,
         due_at=state.due_at,
+        until=state.until,
+        question=state.question,
+        approvals=count.approvals,
+        needed=count.needed,
         escalation=state.kind == "escalation",
         may_answer=decision.may_answer(caller, state),
     )

@@ -20,9 +20,6 @@ from libs.language.model import Bundle, ManualStep
 from minutebook.models import (
     ActorView,
     ArtifactView,
-    DecisionAnswerView,
-    DecisionSummary,
-    DecisionView,
     EffectView,
     HistoryEntry,
     Page,
@@ -158,44 +155,6 @@ class Views:
             approved_digest=approved.digest if approved else None,
         )
 
-    async def decision(self, caller: Principal, decision_id: UUID) -> DecisionView:
-        """A decision with the artefact that it is about."""
-        histories = await self._events("decision", caller, [decision_id])
-        if decision_id not in histories:
-            raise Rejected("decision.not_found", f"there is no decision {decision_id}", status=404)
-        state = fold(decision.CATEGORY, histories[decision_id])
-        content = await self._reads.contents(caller.tenant_group, [state.artifact, state.revised])
-        answer = None
-        if state.by is not None and state.outcome is not None and state.answered_at is not None:
-            answer = DecisionAnswerView(
-                outcome=state.outcome,
-                by=ActorView.model_validate(state.by.model_dump()),
-                at=state.answered_at,
-                comment=state.comment,
-                revised=state.revised is not None,
-            )
-        return DecisionView.model_validate(
-            {
-                **_decision(caller, decision_id, state),
-                "initiated_by": _person(state),
-                "artifact": content_of(content, state.artifact),
-                "artifact_digest": state.artifact.digest if state.artifact else None,
-                "revised_artifact": content_of(content, state.revised),
-                "answer": answer,
-                "withdrawn_because": state.withdrawn_because,
-            }
-        )
-
-    async def decisions(self, caller: Principal, decision_ids: Collection[UUID]) -> Mapping[UUID, DecisionSummary]:
-        """Decisions by id, without artefacts."""
-        histories = await self._events("decision", caller, decision_ids)
-        return {
-            decision_id: DecisionSummary.model_validate(
-                _decision(caller, decision_id, fold(decision.CATEGORY, history))
-            )
-            for decision_id, history in histories.items()
-        }
-
     async def effects(self, caller: Principal, effect_ids: Collection[UUID]) -> Mapping[UUID, EffectView]:
         """Effects by id, with their arguments."""
         views = await self._effects(caller, await self._events("effect", caller, effect_ids))
@@ -305,7 +264,7 @@ def _summary(run_id: UUID, state: run.State) -> dict[str, Any]:
     }
 
 
-def _person(state: run.State | decision.State) -> Person:
+def _person(state: run.State) -> Person:
     if state.initiated_by is None:
         raise Broken("stream.no_birth", "a history does not begin with its birth")
     return Person(id=state.initiated_by.id, email=state.initiated_by.email)
@@ -322,27 +281,6 @@ def _trigger(state: run.State) -> TriggerView | None:
         event_id=trigger.inbound_id,
         slot=trigger.slot,
     )
-
-
-def _decision(caller: Principal, decision_id: UUID, state: decision.State) -> dict[str, Any]:
-    return {
-        "decision_id": decision_id,
-        "run_id": state.run_id,
-        "definition_id": state.definition_id,
-        "project_id": state.project_id,
-        "step": state.step,
-        "title": state.title,
-        "round": state.round,
-        "role": state.role,
-        "outcomes": state.outcomes,
-        "state": state.status,
-        "opened_at": state.opened_at,
-        "kind": state.kind,
-        "due_at": state.due_at,
-        "escalated_to": state.escalated_to,
-        "artifact_step": state.artifact_step,
-        "may_answer": state.status == "open" and decision.may_answer(caller, state),
-    }
 
 
 def _place(fact: Recorded) -> tuple[int, int, int]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contracts.base import Principal
-from libs.domain.access import is_administrator
+from libs.domain.access import Member, is_administrator
 
 
 @dataclass(slots=True)
@@ -28,10 +28,19 @@ class Where:
 
     def visible(self, caller: Principal, table: str) -> None:
         """What `libs.domain.access.sees_run` says, as SQL over a head row with an initiator and a project."""
+        self._seen_by(caller, (caller,), table)
+
+    def visible_to_decide(self, caller: Principal, table: str) -> None:
+        """What `libs.domain.access.sees_to_decide` says, as SQL over a head row with an initiator and a project."""
+        self._seen_by(caller, (caller, *caller.acts_for), table)
+
+    def _seen_by(self, caller: Principal, members: tuple[Member, ...], table: str) -> None:
         self.add(f"{table}.tenant_group = {{}}", caller.tenant_group)
-        if not is_administrator(caller):
+        if not any(map(is_administrator, members)):
             self.add(
-                f"({table}.initiator = {{}} or {table}.project_id = any({{}}))", caller.id, sorted(caller.projects)
+                f"({table}.initiator = any({{}}) or {table}.project_id = any({{}}))",
+                [member.id for member in members],
+                sorted({project for member in members for project in member.projects}),
             )
 
     def __str__(self) -> str:

@@ -70,7 +70,7 @@ def seated(*people: Principal, reason: Any = "opened") -> e.DecisionSeated:
 
 
 def vote(by: Principal, outcome: DecisionOutcome = "approve", **changes: Any) -> Answer:
-    values = {"command_id": uuid4(), "outcome": outcome, "comment": None, "revised": None, "blobs": {}}
+    values: dict[str, Any] = {"command_id": uuid4(), "outcome": outcome, "comment": None, "revised": None, "blobs": {}}
     return Answer.model_validate({**values, "principal": by, **changes})
 
 
@@ -418,7 +418,7 @@ CHIEF = person("chief", "chief")
 
 
 def test_an_escalated_quorum_has_the_voters_of_the_second_role_too() -> None:
-    escalates = {"escalate_to": "chief", "escalate_binding": RoleBinding(roles=("chief",))}
+    escalates: dict[str, Any] = {"escalate_to": "chief", "escalate_binding": RoleBinding(roles=("chief",))}
     day = timedelta(days=1)
     given = Given(quorum(due_at=NOW + day, due_seconds=day.total_seconds(), **escalates), seated(ANA, BEN))
     given.when(vote(ANA))

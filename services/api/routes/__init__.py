@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from services.api.routes import (
     decisions,
     definitions,
+    delegations,
     effects,
     events,
     grants,
@@ -23,6 +24,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     runs.router,
     operations.router,
     decisions.router,
+    delegations.router,
     effects.router,
     definitions.router,
     events.router,

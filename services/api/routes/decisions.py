@@ -5,12 +5,21 @@ from uuid import UUID
 
 from fastapi import APIRouter
 
-from contracts.commands import AnswerDecision
+from contracts.commands import AnswerDecision, ReassignDecision
 from contracts.replies import DecisionAccepted as Accepted
-from minutebook.models import DecideRequest, DecisionAccepted, DecisionView, InboxItem, Page, TaskItem
+from contracts.replies import DecisionChanged
+from minutebook.models import (
+    DecideRequest,
+    DecisionAccepted,
+    DecisionView,
+    InboxItem,
+    Page,
+    ReassignRequest,
+    TaskItem,
+)
 from minutebook.models.states import DecisionOutcome
 from services.api import cursors
-from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor, command_id_of
+from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor, command_id_of, require_administrator
 from services.api.lean import lean
 from services.api.parameters import PAGE_LIMIT, PAGE_LIMIT_MAX, Cursor, IdempotencyKey, Limit
 from services.api.problems import documented
@@ -33,7 +42,7 @@ async def get_inbox(caller: Caller, door: TheDoor, limit: Limit = PAGE_LIMIT, cu
     found: list[InboxItem] = []
     for _ in range(SCANNED_MAX // PAGE_LIMIT_MAX):
         scanned = await door.queries.open_decisions(caller, limit=PAGE_LIMIT_MAX, after=after)
-        decisions = await door.views.decisions(caller, [one.stream_id for one in scanned])
+        decisions = await door.decisions.summaries(caller, [one.stream_id for one in scanned])
         mine = [one for one in scanned if one.stream_id in decisions and decisions[one.stream_id].may_answer]
         runs = await door.queries.summaries(caller.tenant_group, {one.run_id for one in mine})
         for one in mine:
@@ -68,7 +77,30 @@ async def get_tasks(caller: Caller, door: TheDoor, limit: Limit = PAGE_LIMIT, cu
 async def get_decision(decision_id: UUID, caller: Caller, door: TheDoor) -> DecisionView:
     """A decision with the artefact that it is about, and the answer when there is one."""
     await door.queries.require_decision(caller, decision_id)
-    return await door.views.decision(caller, decision_id)
+    return await door.decisions.one(caller, decision_id)
+
+
+@router.post("/decisions/{decision_id}/reassign", responses=documented(400, 401, 403, 404, 409, 413, 415, 422, 503))
+async def reassign(
+    decision_id: UUID,
+    body: ReassignRequest,
+    caller: Caller,
+    door: TheDoor,
+    idempotency_key: IdempotencyKey = None,
+) -> DecisionView:
+    """Let a person answer in the place of another, or beside those who may. For administrators."""
+    await door.queries.require_decision(caller, decision_id)
+    require_administrator(caller, "decision.not_yours", "a decision is reassigned")
+    from_user = body.from_user and await door.delegations.user(caller, body.from_user, active=False)
+    command = ReassignDecision(
+        **await door.opening(caller, command_id=command_id_of(caller, idempotency_key, decision_id, "reassign")),
+        decision_id=decision_id,
+        from_user=from_user.id if from_user else None,
+        to_user=await door.delegations.user(caller, body.to_user),
+        reason=body.reason,
+    )
+    await door.ask(command, DecisionChanged)
+    return await door.decisions.one(caller, decision_id)
 
 
 @router.post("/decisions/{decision_id}/{outcome}", responses=documented(400, 401, 403, 404, 409, 413, 415, 422, 503))
@@ -81,7 +113,9 @@ async def decide(
     body: DecideRequest = NO_COMMENT,
     idempotency_key: IdempotencyKey = None,
 ) -> DecisionAccepted:
-    """Answer a decision, once. For holders of its role; the answer is the caller's own, whatever the body says."""
+    """Answer a decision, once; where a quorum is asked for, vote. The answer is the caller's own, or given for somebody
+    who lets the caller decide in their place, whatever the body says.
+    """
     await door.queries.require_decision(caller, decision_id)
     command = AnswerDecision(
         **await door.opening(caller, command_id=command_id_of(caller, idempotency_key, decision_id, outcome)),
@@ -89,6 +123,8 @@ async def decide(
         outcome=outcome,
         comment=body.comment,
         revised_artifact=body.revised_artifact,
+        answer=body.answer,
+        shown=body.shown,
     )
     accepted = await door.ask(command, Accepted)
     return DecisionAccepted(
@@ -96,4 +132,7 @@ async def decide(
         run_id=accepted.run_id,
         outcome=accepted.outcome,
         revised=accepted.revised,
+        state=accepted.state,
+        approvals=accepted.approvals,
+        needed=accepted.needed,
     )

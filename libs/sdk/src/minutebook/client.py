@@ -20,6 +20,8 @@ from minutebook.models import (
     DefinitionPromoted,
     DefinitionSummary,
     DefinitionView,
+    DelegateRequest,
+    DelegationView,
     DeliverRequest,
     EffectView,
     EventRouted,
@@ -34,6 +36,7 @@ from minutebook.models import (
     Page,
     PersonalFact,
     Problem,
+    ReassignRequest,
     RegisterUserRequest,
     RunChanged,
     RunsFilter,
@@ -240,9 +243,15 @@ class Client:
         *,
         comment: str | None = None,
         revised_artifact: Any = None,
+        answer: Any = None,
+        shown: str | None = None,
         idempotency_key: str | None = None,
     ) -> DecisionAccepted:
-        body = {"comment": comment, "revised_artifact": revised_artifact}
+        """Answer a decision, or vote where a quorum is asked for; `answer` is that of a question.
+
+        With `shown`, the `shown_digest` of what was looked at, it is refused when that has become another one.
+        """
+        body = {"comment": comment, "revised_artifact": revised_artifact, "answer": answer, "shown": shown}
         return await self._call(
             DecisionAccepted,
             "POST",
@@ -250,6 +259,14 @@ class Client:
             json={key: value for key, value in body.items() if value is not None},
             headers=_once(idempotency_key),
         )
+
+    async def reassign(
+        self, decision_id: UUID | str, request: ReassignRequest, *, idempotency_key: str | None = None
+    ) -> DecisionView:
+        """Let a person answer in the place of another, or beside those who may. For administrators."""
+        body = request.model_dump(mode="json", exclude_none=True)
+        path = f"/decisions/{decision_id}/reassign"
+        return await self._call(DecisionView, "POST", path, json=body, headers=_once(idempotency_key))
 
     def definitions(self) -> AsyncIterator[DefinitionSummary]:
         return self._pages(DefinitionSummary, "/definitions", {})
@@ -319,6 +336,19 @@ class Client:
     async def resume_schedule(self, schedule_id: UUID | str) -> ScheduleChanged:
         """Let it start runs again. What it would have started meanwhile is not made up for."""
         return await self._call(ScheduleChanged, "POST", f"/schedules/{schedule_id}/resume", json={})
+
+    def delegations(self) -> AsyncIterator[DelegationView]:
+        """Who lets whom decide in their place: from and to the caller, for an administrator everybody's."""
+        return self._pages(DelegationView, "/delegations", {})
+
+    async def delegate(self, request: DelegateRequest, *, idempotency_key: str | None = None) -> DelegationView:
+        """Let a person decide in one's place, until a moment."""
+        body = request.model_dump(mode="json", exclude_none=True)
+        return await self._call(DelegationView, "POST", "/delegations", json=body, headers=_once(idempotency_key))
+
+    async def end_delegation(self, delegation_id: UUID | str) -> DelegationView:
+        """End a delegation before its time."""
+        return await self._call(DelegationView, "DELETE", f"/delegations/{delegation_id}")
 
     def grants(self) -> AsyncIterator[GrantView]:
         """The caller's own grants, and for an administrator everybody's, in order of their server."""

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from minutebook.cli import bulk  # noqa: F401  adds itself to `runs`
-from minutebook.cli.decisions import decide, inbox, tasks
+from minutebook.cli.decisions import decide, decisions, inbox, tasks
 from minutebook.cli.definitions import definitions
+from minutebook.cli.delegations import delegations
 from minutebook.cli.events import events
 from minutebook.cli.grants import grants
 from minutebook.cli.runs import runs
@@ -50,6 +51,8 @@ def build() -> typer.Typer:
         "definitions": definitions,
         "events": events,
         "schedules": schedules,
+        "decisions": decisions,
+        "delegations": delegations,
         "grants": grants,
         "users": users,
     }

@@ -2,13 +2,21 @@
 
 from minutebook.models.base import ActorView, JsonObject, Microdollars, Page, Person
 from minutebook.models.decisions import (
+    ApprovedView,
+    ArtifactChange,
     DecideRequest,
     DecisionAccepted,
     DecisionAnswerView,
     DecisionSummary,
     DecisionView,
+    DelegateRequest,
+    DelegationView,
     InboxItem,
+    QuorumView,
+    ReassignRequest,
+    SeatView,
     TaskItem,
+    VoteView,
 )
 from minutebook.models.definitions import (
     DefinitionDiff,
@@ -72,6 +80,8 @@ from minutebook.models.waiting import (
 
 __all__ = [
     "ActorView",
+    "ApprovedView",
+    "ArtifactChange",
     "ArtifactView",
     "AttemptView",
     "BulkItem",
@@ -90,6 +100,8 @@ __all__ = [
     "DefinitionSummary",
     "DefinitionTrigger",
     "DefinitionView",
+    "DelegateRequest",
+    "DelegationView",
     "DeliverRequest",
     "DeliveryAccepted",
     "EffectView",
@@ -117,8 +129,10 @@ __all__ = [
     "Problem",
     "ProblemItem",
     "PromoteRequest",
+    "QuorumView",
     "Readiness",
     "ReasonRequest",
+    "ReassignRequest",
     "RegisterUserRequest",
     "RunChanged",
     "RunStarted",
@@ -128,6 +142,7 @@ __all__ = [
     "RunsStarted",
     "ScheduleChanged",
     "ScheduleView",
+    "SeatView",
     "SlotView",
     "StartRunItem",
     "StartRunRequest",
@@ -143,6 +158,7 @@ __all__ = [
     "UsageView",
     "UserView",
     "VersionView",
+    "VoteView",
     "WaitingFor",
     "WaitingForDecision",
     "WaitingForEvent",

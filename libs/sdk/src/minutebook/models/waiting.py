@@ -20,8 +20,12 @@ class WaitingForDecision(Shown):
     outcomes: tuple[DecisionOutcome, ...]
     opened_at: AwareDatetime
     due_at: AwareDatetime | None = None
+    until: AwareDatetime | None = Field(default=None, description="when it times out")
+    question: str | None = None
+    approvals: int = Field(default=0, description="how many have approved what is shown")
+    needed: int = Field(default=1, description="how many approvals it takes in all")
     escalation: bool = Field(default=False, description="whether it asks how a failed step goes on")
-    may_answer: bool = Field(description="whether the caller holds the role")
+    may_answer: bool = Field(description="whether the caller may answer or vote now")
 
 
 class WaitingForPerson(Shown):
