@@ -15,7 +15,15 @@ from starlette.responses import JSONResponse, Response
 from libs.process.http import listen
 from libs.process.http import serve as serve_http
 from minutebook.client import ApiError, Client, Unreachable
-from minutebook.models import ForkRequest, Problem, RegisterUserRequest, RunsFilter, StartRunItem
+from minutebook.models import (
+    DelegateRequest,
+    ForkRequest,
+    Problem,
+    ReassignRequest,
+    RegisterUserRequest,
+    RunsFilter,
+    StartRunItem,
+)
 from services.api import openapi, problems
 from services.api.routes import ROUTERS
 from services.dev.minimal_instance import minimal_instance
@@ -85,6 +93,16 @@ CALLS: Mapping[str, tuple[Callable[[Client], Any], str]] = {
         lambda c: c.decide(DECISION, "approve", comment="Yes.", revised_artifact={"a": 1}, idempotency_key="k"),
         "DecisionAccepted",
     ),
+    "reassign": (
+        lambda c: c.reassign(DECISION, ReassignRequest(to_user="lena@example.com"), idempotency_key="k"),
+        "DecisionView",
+    ),
+    "delegations": (lambda c: c.delegations(), "DelegationView"),
+    "delegate": (
+        lambda c: c.delegate(DelegateRequest(to_user="lena@example.com", ends_at=AT), idempotency_key="k"),
+        "DelegationView",
+    ),
+    "end_delegation": (lambda c: c.end_delegation(EVENT), "DelegationView"),
     "definitions": (lambda c: c.definitions(), "DefinitionSummary"),
     "definition": (lambda c: c.definition("hello"), "DefinitionView"),
     "sync": (lambda c: c.sync({"sources.yaml": "sources: []\n"}), "SyncResult"),
@@ -112,6 +130,7 @@ MORE_CALLS: tuple[tuple[Callable[[Client], Any], str], ...] = (
     (lambda c: c.operate(RUN, "suspend"), "RunChanged"),
     (lambda c: c.operate(RUN, "resume"), "RunChanged"),
     (lambda c: c.decide(DECISION, "request_changes"), "DecisionAccepted"),
+    (lambda c: c.decide(DECISION, "answer", answer={"answer": "now"}, shown="0" * 64), "DecisionAccepted"),
 )
 LEFT_OUT = {
     ("POST", "/api/public/workflows/events/{source}"),  # for the systems that send webhooks

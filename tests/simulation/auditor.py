@@ -136,6 +136,10 @@ class Auditor:
                 for step, state in list(run.steps.items()):
                     if state in tables.STEP_OPEN:
                         self._step(run, step, "cancelled", recorded)
+            case "run.approval_expired":
+                for step in (event.step, event.write):
+                    if run.steps.get(step, "pending") not in {"pending", "delayed"}:
+                        self._step(run, step, "pending", recorded)
             case type_ if type_ in tables.STEP_AFTER:
                 self._step(run, event.step, tables.STEP_AFTER[type_], recorded)
                 if (until := getattr(event, "until", None) or getattr(event, "not_before", None)) is not None:

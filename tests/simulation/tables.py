@@ -30,15 +30,16 @@ RUN: Final = _edges("""
 """)
 
 STEP: Final = _edges("""
-    pending -> delayed failed queued succeeded waiting writing
-    delayed -> cancelled failed queued succeeded waiting writing
+    pending -> delayed failed queued skipped succeeded waiting writing
+    delayed -> cancelled failed queued skipped succeeded waiting writing
     queued -> cancelled failed queued retrying succeeded
-    waiting -> cancelled failed queued succeeded waiting writing
+    waiting -> cancelled failed queued skipped succeeded waiting writing
     writing -> cancelled failed retrying succeeded writing
     retrying -> cancelled failed queued writing
     succeeded -> pending
     failed -> pending queued succeeded waiting writing
     cancelled -> pending
+    skipped -> pending
 """)
 
 ATTEMPT: Final = _edges("""
@@ -135,6 +136,7 @@ STEP_AFTER: Final[Mapping[str, str]] = {
     "run.step_retrying": "retrying",
     "run.step_failed": "failed",
     "run.step_cancelled": "cancelled",
+    "run.step_skipped": "skipped",
     "run.step_inherited": "succeeded",
 }
 
