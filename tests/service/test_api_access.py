@@ -60,6 +60,8 @@ def body(method: str, path: str) -> dict[str, object] | None:
     """A body that the route can read."""
     if method != "POST":
         return None
+    if path.endswith("/reassign"):
+        return {"to_user": "dana@example.com"}
     return {"artifact": {}} if path.endswith("/complete") else {}
 
 
