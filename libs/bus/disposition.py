@@ -6,7 +6,7 @@
 | Conflict | nak, again almost at once |
 | Unavailable | nak, with exponential backoff by delivery and jitter |
 | Stopping | nak, at once: another replica takes it |
-| Malformed, Broken, anything else | term: it is read here, and would fail again |
+| Malformed, Broken, anything else | term: it is read here, and would fail again. `libs.process.letters` keeps it |
 """
 
 import random
@@ -36,13 +36,13 @@ def of(error: Exception, *, deliveries: int = 1) -> Disposition:
         case Rejected():
             return ACK
         case Conflict():
-            return Disposition("nak", CONFLICT_DELAY)
+            return Disposition("nak", CONFLICT_DELAY, error)
         case Unavailable():
-            return Disposition("nak", backoff(deliveries))
+            return Disposition("nak", backoff(deliveries), error)
         case Stopping():
             return HAND_BACK
         case _:
-            return TERM
+            return Disposition("term", error=error)
 
 
 def backoff(deliveries: int) -> timedelta:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, Protocol
+from uuid import UUID
 
 from contracts.subjects import DurableSpec
 
@@ -29,11 +30,26 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """A part of a message that was not done: why, and the message that would have this part alone done again."""
+
+    error: Exception
+    data: bytes
+    stream_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Disposition:
-    """What becomes of a message: `ack` it, `nak` it to come again after `delay`, or `term` it for good."""
+    """What becomes of a message: `ack` it, `nak` it to come again after `delay`, or `term` it for good.
+
+    `error` is why, where the whole message has one reason; `failures` are the parts of it that were not done. What is
+    acked may have some: it comes again by another way.
+    """
 
     verdict: Literal["ack", "nak", "term"]
     delay: timedelta = timedelta(0)
+    error: Exception | None = field(default=None, compare=False)
+    failures: tuple[Failure, ...] = field(default=(), compare=False)
 
 
 ACK = Disposition("ack")

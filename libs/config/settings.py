@@ -93,6 +93,12 @@ class Settings(BaseSettings):
     outbox_age_seconds: float = Field(
         default=5.0, gt=0, description="age at which unpublished facts are published again"
     )
+    dead_letter_tries: int = Field(
+        default=20,
+        ge=1,
+        description="tries after which what a service cannot do with a message is kept as a dead letter; those that a "
+        "database or bus that is away makes fail do not count",
+    )
     seal_seconds: float = Field(
         default=300.0,
         gt=0,

@@ -4,11 +4,13 @@ from datetime import timedelta
 from typing import Final
 
 from contracts.envelope import Owner as ServiceName
-from libs.bus.jetstream import JetStreamBus, JetStreamSettings
+from libs.bus.jetstream import JetStreamSettings
 from libs.config import Secrets, Settings
+from libs.eventstore.letters import PostgresLetters
 from libs.eventstore.postgres import PostgresStore
 from libs.postgres.migrate import check
 from libs.postgres.pool import APP_ROLE, open_pool
+from libs.process.letters import LetterBus, Letters
 from libs.process.service import Tools
 
 FINISHING: Final = 0.75
@@ -39,7 +41,10 @@ async def open_tools(service: ServiceName, settings: Settings, secrets: Secrets)
         secrets=secrets,
         pool=pool,
         store=store,
-        bus=JetStreamBus(
-            settings.nats_url, name=service, settings=JetStreamSettings(stop_timeout=timedelta(seconds=finishing))
+        bus=LetterBus(
+            settings.nats_url,
+            name=service,
+            settings=JetStreamSettings(stop_timeout=timedelta(seconds=finishing)),
+            letters=Letters(PostgresLetters(pool, service=service), service, tries_max=settings.dead_letter_tries),
         ),
     )

@@ -49,6 +49,7 @@ class Figures:
     effects_in_doubt: int
     outbox_rows: int
     outbox_age_seconds: float
+    dead_letters: int
 
 
 class RecordFigures(Collector):
@@ -88,6 +89,7 @@ class RecordFigures(Collector):
             figures.effects_in_doubt,
             figures.outbox_rows,
             figures.outbox_age_seconds,
+            figures.dead_letters,
         )
         for family, value in zip(others, values, strict=True):
             family.add_metric([], value)
@@ -102,6 +104,7 @@ class RecordFigures(Collector):
             GaugeMetricFamily("minutebook_effects_in_doubt", "Effects that may have been done and cannot be known."),
             GaugeMetricFamily("minutebook_outbox_rows", "Statements whose facts are not known to be published."),
             GaugeMetricFamily("minutebook_outbox_age_seconds", "Age of the oldest of them; 0 when there is none."),
+            GaugeMetricFamily("minutebook_dead_letters", "Dead letters that wait for somebody to look."),
         ]
 
 
@@ -183,6 +186,12 @@ BUS_BATCH_MESSAGES: Final = Histogram(
 BUS_REDELIVERED: Final = Counter(
     "minutebook_bus_redelivered",
     "Messages that had been delivered before.",
+    ["durable"],
+    registry=REGISTRY,
+)
+DEAD_LETTERED: Final = Counter(
+    "minutebook_dead_lettered",
+    "Messages, or parts of them, that a service gave up on and kept as dead letters.",
     ["durable"],
     registry=REGISTRY,
 )

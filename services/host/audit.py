@@ -1,16 +1,12 @@
 """What `minutebook audit ...` and `minutebook rebuild` do. They talk to the database and to nothing else."""
 
-import json
-import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any
 from uuid import UUID
 
-import asyncpg
 import typer
 
 from contracts import ids
@@ -23,31 +19,12 @@ from libs.audit.replaying import Replayed, replay
 from libs.audit.seals import leaves_of, seals_of
 from libs.audit.signing import KEY_REF, Keyring, signing_key
 from libs.audit.verification import Report, check_record
-from libs.config import Secrets
-from libs.config.settings import variable
 from libs.domain.categories import CATEGORIES
 from libs.eventstore.rebuild import rebuild
-from libs.postgres.migrate import check
-from libs.postgres.pool import fetchrow, open_pool
-from libs.process import loop
-from libs.telemetry import logs
-from minutebook.cli.session import DEV_FILE, Exit, fail, out
-from services.host.explaining import explained, print_json
-
-T = TypeVar("T")
-
-STATEMENT_TIMEOUT: Final = timedelta(hours=2)
-"""Checks of a long history are allowed to take their time."""
-
-_DSN: Final = variable("postgres_dsn")
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The record, with the secrets of the installation that it is of."""
-
-    pool: asyncpg.Pool
-    secrets: Secrets
+from libs.postgres.pool import fetchrow
+from minutebook.cli.session import Exit, out
+from services.host.explaining import print_json
+from services.host.record import Opened, with_record
 
 
 def list_seals(out_file: Path | None, *, as_json: bool) -> None:
@@ -60,7 +37,7 @@ def list_seals(out_file: Path | None, *, as_json: bool) -> None:
             _write(out_file, witness.written(found, Keyring.of(record.secrets).keys.values(), tree))
         return [{**seal.said(), "signature": seal.signature.hex()} for seal in found]
 
-    found = _with_record(work)
+    found = with_record(work)
     if as_json:
         print_json(found)
         return
@@ -83,7 +60,7 @@ def verify_record(held: Path | None, public_keys: Sequence[str], *, as_json: boo
         progress: Progress = silent if told is None else told
         return await check_record(record.pool, ring, witness=kept, progress=progress)
 
-    report = _with_record(work)
+    report = with_record(work)
     if told is not None:
         told.clear()
     if as_json:
@@ -96,7 +73,7 @@ def verify_record(held: Path | None, public_keys: Sequence[str], *, as_json: boo
 
 def show_replay(run_id: UUID, at: int | None, *, as_json: bool) -> None:
     """Show a run as it stood."""
-    found = _with_record(lambda record: replay(record.pool, run_id, at=at))
+    found = with_record(lambda record: replay(record.pool, run_id, at=at))
     if as_json:
         print_json(found.as_json())
     else:
@@ -136,7 +113,7 @@ def export_bundle(
             "seals": made.seals,
         }
 
-    made = _with_record(work)
+    made = with_record(work)
     if as_json:
         print_json(made)
         return
@@ -149,7 +126,7 @@ def export_bundle(
 
 def rebuild_heads(tenant_group: str | None, streams: Sequence[UUID], *, as_json: bool) -> None:
     """Make head rows anew, and name those that were left."""
-    made = _with_record(
+    made = with_record(
         lambda record: rebuild(
             record.pool, CATEGORIES, tenant_group=_group(tenant_group), stream_ids=list(streams) or None
         )
@@ -162,31 +139,6 @@ def rebuild_heads(tenant_group: str | None, streams: Sequence[UUID], *, as_json:
             typer.echo(f"left as it is, its history cannot be trusted: {stream}", err=True)
     if made.skipped:
         raise typer.Exit(Exit.REFUSED)
-
-
-def _with_record(work: Callable[[Opened], Awaitable[T]]) -> T:
-    """Open the record that the environment names, else that of the development stack in this folder."""
-    logs.configure("audit", level="error")
-    dsn, overrides = os.environ.get(_DSN, ""), {}
-    if not dsn and DEV_FILE.is_file():
-        dev = json.loads(DEV_FILE.read_text())
-        dsn, overrides = dev["postgres_dsn"], {KEY_REF: dev["seal_signing_key"]}
-    if not dsn:
-        fail(f"which database? Set {_DSN}, or run this beside `minutebook dev`", Exit.USAGE)
-    folder = os.environ.get(variable("secrets_dir"))
-    secrets = Secrets(Path(folder) if folder else None, overrides=overrides)
-
-    async def opened() -> T:
-        pool = await open_pool(
-            dsn, application_name="minutebook audit", connections_max=2, statement_timeout=STATEMENT_TIMEOUT
-        )
-        try:
-            await check(pool)
-            return await work(Opened(pool, secrets))
-        finally:
-            await pool.close()
-
-    return explained(lambda: loop.run(opened()))
 
 
 class _Told:

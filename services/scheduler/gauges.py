@@ -79,7 +79,7 @@ select was.kind as was, changed.kind as became, count(*) as streams
  group by 1, 2"""  # noqa: S608 - our own columns
 
 _QUEUES: Final = """
-select (select count(*) from ready) as queued, count(*) as rows,
+select (select count(*) from ready) as queued, (select count(*) from dead_letters) as letters, count(*) as rows,
        coalesce(extract(epoch from minutebook_now() - min(written_at)), 0)::float8 as age
   from unpublished"""
 
@@ -175,6 +175,7 @@ class Gauges:
             effects_in_doubt=streams.get(("effect", "in_doubt"), 0),
             outbox_rows=queues["rows"],
             outbox_age_seconds=max(queues["age"], 0.0),
+            dead_letters=queues["letters"],
         )
 
 

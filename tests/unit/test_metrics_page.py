@@ -20,6 +20,7 @@ FIGURES: Final = Figures(
     effects_in_doubt=1,
     outbox_rows=5,
     outbox_age_seconds=1.5,
+    dead_letters=6,
 )
 
 
@@ -53,6 +54,7 @@ def test_the_figures_of_the_record_are_on_the_page_while_they_are_fresh() -> Non
         "minutebook_effects_in_doubt": 1,
         "minutebook_outbox_rows": 5,
         "minutebook_outbox_age_seconds": 1.5,
+        "minutebook_dead_letters": 6,
     }
     now += FIGURES_LAST.total_seconds() + 0.1
     assert samples(generate_latest(registry)) == {}
