@@ -23,7 +23,7 @@ COUNTED_MAX: Final = 10_000
 CONFLICTS_PER_TRY: Final = 10
 """Lost races that count as one try: they come again within milliseconds, and are nobody's fault."""
 
-_OUTAGES: Final = ("postgres.", "bus.")
+_OUTAGES: Final = ("postgres.", "bus.", "era.")
 
 _UNSAID: Final = MinutebookError("message.refused", "its handler gave it up without saying why")
 
@@ -147,7 +147,7 @@ class LetterBus(JetStreamBus):
 
 
 def _of_an_outage(error: Exception) -> bool:
-    """Whether it is the database or the bus that is away: that says nothing about the message."""
+    """Whether the database or the bus is away, or another one than before: that says nothing about the message."""
     return isinstance(error, Unavailable) and error.code.startswith(_OUTAGES)
 
 
