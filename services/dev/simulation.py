@@ -256,20 +256,33 @@ class _Simulation:
         number = self._answered.get(key, 0)
         self._answered[key] = number + 1
         given = self._script.answers.get(key, ())
-        outcome: DecisionOutcome = given[number] if number < len(given) else _usual(record)
+        outcome: DecisionOutcome = given[number] if number < len(given) else _usual(record, child)
         if outcome not in child.outcomes:
             offered = ", ".join(child.outcomes)
             raise Rejected("decision.outcome", f"{key} offers {offered} this time, not {outcome!r}")
         self.told.decisions.append(Answered(key, child.role, outcome))
+        answer = self._said(key, record, child) if outcome == "answer" else None
         return de.DecisionAnswered(
             at=self._now,
             command_id=ids.derive("answer", self._run_id, key, number),
             outcome=outcome,
             by=Actor(kind="user", id=self._principal.id, name=child.role),
-            comment=None if outcome == "approve" else "as the simulation was told",
+            comment=None if outcome in {"approve", "answer"} else "as the simulation was told",
             artifact=child.artifact,
             revised=None,
+            answer=answer,
         )
+
+    def _said(self, key: str, record: run.StepRecord, child: decision.State) -> BlobRef:
+        """The answer to a question: the given output, else the smallest that its form takes."""
+        assert child.form is not None, "a question has a form"
+        form, given = self._content[child.form.digest], self._given(key, record.round)
+        assert isinstance(form, dict), "a form is a schema"
+        answer = minimal_instance(form) if given is None else given
+        wrong = "; ".join(f"{item.path}: {item.message}" for item in misfits(answer, form, root=key))
+        if wrong:
+            raise Rejected("decision.answer", f"the answer does not fit the form of {key}: {wrong}")
+        return self._keep(answer)
 
     def _event(self, key: str, record: run.StepRecord, child: wait.State) -> Event:
         """The given event, as the step's output has it, else the smallest that matches."""
@@ -386,8 +399,10 @@ def _category(child: Child) -> str:
             return effect.CATEGORY.name
 
 
-def _usual(record: run.StepRecord) -> DecisionOutcome:
+def _usual(record: run.StepRecord, child: decision.State) -> DecisionOutcome:
     """What people answer who were told nothing: yes; but not that a step be tried again that would fail again."""
+    if "answer" in child.outcomes:
+        return "answer"
     hopeless = record.waits_on == "escalation" and record.failure_class != "gate_failed"
     return "reject" if hopeless else "approve"
 
