@@ -23,11 +23,14 @@ def of_decision(event: Event, birth: Event, _who: str) -> str | None:
     about = (opened.artifact_step or opened.step) if opened else "the decision"
     match event:
         case d.DecisionOpened():
-            return f"{event.step} asks {event.role} to decide on {about}"
+            if event.question is not None:
+                return f"{event.step} asks {event.role}: {short(event.question)}"
+            again = ", since an approval has ended" if event.previous is not None else ""
+            return f"{event.step} asks {event.role} to decide on {about}{again}"
         case d.DecisionSeated():
             voters = len({voter for seat in event.seats for voter in seat.voters})
             again = {"opened": "", "escalated": " since it was escalated", "left": " since one of them left"}
-            return f"{many(voters, 'person')} may vote on {about}{again[event.reason]}"
+            return f"{many(voters, 'voter')} may vote on {about}{again[event.reason]}"
         case d.DecisionReassigned():
             whose = " in the place of somebody else" if event.from_user else ""
             return f"{event.by.name} let {event.to_user.email} decide on {about}{whose}{_said(event.reason)}"
@@ -38,6 +41,10 @@ def of_decision(event: Event, birth: Event, _who: str) -> str | None:
             return f"{_voter(event)} {_ANSWERS[event.outcome]} {about}, which is one vote{_said(event.comment)}"
         case d.DecisionAnswered():
             revised = " with a revision" if event.revised else ""
+            if event.votes:
+                last = _ANSWERS[event.votes[-1].outcome]
+                came = f", and {len(event.votes)} votes came to {event.outcome}" if len(event.votes) > 1 else ""
+                return f"{_voter(event)} {last} {about}{came}{_said(event.comment)}"
             return f"{_voter(event)} {_ANSWERS[event.outcome]} {about}{revised}{_said(event.comment)}"
         case d.DecisionReminded():
             return f"the decision on {about} was due and nobody had answered"

@@ -53,7 +53,8 @@ def where_and_how(waiting: WaitingFor) -> str:
     match waiting:
         case WaitingForDecision():
             due = f", due {moment(waiting.due_at)}" if waiting.due_at else ""
-            return f"waits for {waiting.role} at {waiting.step}: decision {waiting.decision_id}{due}"
+            votes = f", {waiting.approvals} of {waiting.needed} approvals" if waiting.needed > 1 else ""
+            return f"waits for {waiting.role} at {waiting.step}: decision {waiting.decision_id}{votes}{due}"
         case WaitingForPerson():
             until = f", until {moment(waiting.until)}" if waiting.until else ""
             return f"waits for {who_or_what(waiting)} to complete {waiting.step}{until}"
