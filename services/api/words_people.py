@@ -25,8 +25,8 @@ def of_decision(event: Event, birth: Event, _who: str) -> str | None:
         case d.DecisionOpened():
             if event.question is not None:
                 return f"{event.step} asks {event.role}: {short(event.question)}"
-            again = ", since an approval has ended" if event.previous is not None else ""
-            return f"{event.step} asks {event.role} to decide on {about}{again}"
+            ended = ", since an approval has ended" if event.previous is not None else ""
+            return f"{event.step} asks {event.role} to decide on {about}{ended}"
         case d.DecisionSeated():
             voters = len({voter for seat in event.seats for voter in seat.voters})
             again = {"opened": "", "escalated": " since it was escalated", "left": " since one of them left"}
