@@ -19,10 +19,12 @@ from services.api.edge import Edge
 from services.api.event_views import EventViews
 from services.api.grants import Grants
 from services.api.identity import Identity
+from services.api.notice_views import NoticeViews
 from services.api.people import People
 from services.api.queries import Queries
 from services.api.rates import Rates
-from services.api.routes import ROUTERS, TAGS
+from services.api.refusals import Refusals
+from services.api.routes import ROUTERS, TAGS, pages
 from services.api.server import ApiService
 from services.api.views import Views
 from services.api.waiting import Waiting
@@ -47,7 +49,9 @@ def build(tools: Tools) -> ApiService:
             back="ingest is told of deliveries again",
             service="api",
         ),
+        notice_views=NoticeViews(tools.store, pool),
         rates=Rates(per_second=tools.settings.webhooks_per_second_max, burst=tools.settings.webhooks_burst_max),
+        refusals=Refusals(in_a_row_max=tools.settings.webhooks_refused_max),
         people=People(tools.store, pool, identity, grants),
         grants=grants,
         decisions=DecisionViews(tools.store, pool),
@@ -71,4 +75,5 @@ def build(tools: Tools) -> ApiService:
     for router in ROUTERS:
         app.include_router(router)
     app.include_router(reference.router)
+    app.include_router(pages.router)
     return ApiService(tools, app, door.waiting)

@@ -30,9 +30,11 @@ from services.api.delegations import Delegations
 from services.api.event_views import EventViews
 from services.api.grants import Grants
 from services.api.lean import caller_of, is_lean
+from services.api.notice_views import NoticeViews
 from services.api.people import People
 from services.api.queries import Queries
 from services.api.rates import Rates
+from services.api.refusals import Refusals
 from services.api.views import Views
 from services.api.waiting import Waiting
 
@@ -42,7 +44,7 @@ COMMAND_BYTES_MAX: Final = 960 * 1024
 """Largest command that is sent to an owner: the bus carries 1 MiB."""
 
 READ: Final = "read"
-SCOPES: Final = (READ, "runs", "decisions", "definitions", "events", "schedules", "grants", "users")
+SCOPES: Final = (READ, "runs", "decisions", "definitions", "events", "schedules", "notices", "grants", "users")
 """What a token can be limited to: reading, or changing the things of a tag. A token without scopes may do all."""
 
 R = TypeVar("R", bound=Frozen)
@@ -62,7 +64,9 @@ class Door:
     clock: DatabaseClock
     notices: Outage
     """The way of webhooks' notices to ingest."""
+    notice_views: NoticeViews
     rates: Rates
+    refusals: Refusals
     people: People
     grants: Grants
     decisions: DecisionViews

@@ -3,17 +3,18 @@
 import asyncio
 import hashlib
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Final
 
 from fastapi import Request
 
 from contracts import ids
 from contracts.base import Principal
-from contracts.commands import NoteDifferentBody
+from contracts.commands import NoteDifferentBody, NoteFailingSource
 from contracts.envelope import InboundNotice
 from contracts.errors import Rejected, Unavailable
 from contracts.events.definition import SourceSynced
-from contracts.replies import BodyNoted
+from contracts.replies import BodyNoted, SourceNoted
 from contracts.subjects import inbound
 from libs.adapters import normalise, verify_signature
 from libs.bus.port import Message
@@ -48,6 +49,17 @@ async def receive(door: Door, request: Request, source_id: str) -> DeliveryAccep
     loaded = load.streams[ids.source(source_id)]
     source = _declared(loaded, source_id)
     by = _signer(loaded, source_id)
+    try:
+        return await _take(door, request, source, loaded, by)
+    except Rejected as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            await _note_refusal(door, source_id, error.code, by)
+        raise
+
+
+async def _take(door: Door, request: Request, source: SourceSynced, loaded: Loaded, by: Principal) -> DeliveryAccepted:
+    """Take a delivery of a declared source. `by` is who signs."""
+    source_id = source.source_id
     if source.secret_ref is None:
         by = await _require_token(door, request, loaded, source_id)
     bytes_max = door.tools.settings.webhook_bytes_max
@@ -62,6 +74,7 @@ async def receive(door: Door, request: Request, source_id: str) -> DeliveryAccep
                 f"of source {source_id!r}",
                 status=401,
             )
+    door.refusals.taken(source_id)
     door.rates.take(source_id)  # what is not authentic must not use up what the source may send
     body = parse(raw, what="the body", bytes_max=bytes_max)
     found = normalise(source.adapter, body, dict(request.headers))
@@ -116,6 +129,26 @@ async def _require_token(door: Door, request: Request, loaded: Loaded, source_id
         raise Rejected("source.not_found", f"there is no event source {source_id!r}", status=404)
     require_scope(caller, SCOPE)
     return caller
+
+
+async def _note_refusal(door: Door, source_id: str, code: str, by: Principal) -> None:
+    """Have people told of a source that fails to authenticate again and again. The delivery is refused all the same."""
+    failing = door.refusals.refused(source_id)
+    if failing is None:
+        return
+    _log.warning("source fails to authenticate", source=source_id, refused=failing.refused)
+    command = NoteFailingSource(
+        **await door.opening(by),
+        source_id=source_id,
+        reason=code,
+        refused=failing.refused,
+        since=await door.clock.now() - failing.since,
+    )
+    try:
+        await ask(door.tools.bus, command, SourceNoted, timeout=NOTICE_TIMEOUT)
+    except Unavailable as error:
+        door.refusals.untold(source_id)
+        _log.warning("a failing source was not noted", source=source_id, code=error.code)
 
 
 async def _note_other_body(door: Door, delivery: Delivery, by: Principal) -> None:

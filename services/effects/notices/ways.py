@@ -78,9 +78,7 @@ class Ways:
         match channel.kind:
             case "webhook":
                 assert channel.secret_ref is not None, "a webhook is signed"
-                secrets = [self._secrets.require(channel.secret_ref)]
-                if previous := self._secrets.get(f"{channel.secret_ref}_previous"):
-                    secrets.append(previous)
+                secrets = self._secrets.overlapping(channel.secret_ref)
                 body = webhook.body_of(letter)
                 headers = webhook.headers_of(letter, body, secrets=secrets, at_seconds=int(time.time()))
                 return lambda: self._posting.post(url, body, headers, within=self._within)

@@ -14,6 +14,7 @@ from minutebook.models import (
     ArtifactView,
     BulkRequest,
     BulkResult,
+    ChannelView,
     DecisionAccepted,
     DecisionView,
     DefinitionDiff,
@@ -33,6 +34,8 @@ from minutebook.models import (
     InboxItem,
     JsonObject,
     MeView,
+    NoticeChanged,
+    NoticeView,
     Page,
     PersonalFact,
     Problem,
@@ -298,6 +301,23 @@ class Client:
     def effects(self, *, state: str | None = None) -> AsyncIterator[EffectView]:
         """Writes to the outside world of runs that the caller sees."""
         return self._pages(EffectView, "/effects", {"state": state})
+
+    def notices(
+        self, *, run: UUID | str | None = None, state: Sequence[str] = (), channel: str | None = None
+    ) -> AsyncIterator[NoticeView]:
+        """What people were told, newest first."""
+        chosen = {"run": None if run is None else str(run), "state": list(state) or None, "channel": channel}
+        return self._pages(NoticeView, "/notices", chosen)
+
+    async def retry_notice(self, notice_id: UUID | str, *, idempotency_key: str | None = None) -> NoticeChanged:
+        """Send a notice once more that failed or is in doubt; an e-mail may be read twice then."""
+        return await self._call(
+            NoticeChanged, "POST", f"/notices/{notice_id}/retry", json={}, headers=_once(idempotency_key)
+        )
+
+    def channels(self) -> AsyncIterator[ChannelView]:
+        """The channels that notices go out by, in order of id."""
+        return self._pages(ChannelView, "/channels", {})
 
     def events(self, *, source: str | None = None, unmatched: bool | None = None) -> AsyncIterator[EventSummary]:
         """Inbound events, newest first; with `unmatched` those that nothing followed from."""

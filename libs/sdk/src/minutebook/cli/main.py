@@ -11,6 +11,7 @@ from minutebook.cli.definitions import definitions
 from minutebook.cli.delegations import delegations
 from minutebook.cli.events import events
 from minutebook.cli.grants import grants
+from minutebook.cli.notices import notices
 from minutebook.cli.runs import runs
 from minutebook.cli.schedules import schedules
 from minutebook.cli.session import SESSION
@@ -53,6 +54,7 @@ def build() -> typer.Typer:
         "schedules": schedules,
         "decisions": decisions,
         "delegations": delegations,
+        "notices": notices,
         "grants": grants,
         "users": users,
     }

@@ -47,6 +47,7 @@ from minutebook.models.events import (
     EventSummary,
     EventView,
 )
+from minutebook.models.notices import ChannelView, NoticeChanged, NoticeView
 from minutebook.models.operations import BulkItem, BulkRequest, BulkResult, CompleteStepRequest, ForkRequest, RunsFilter
 from minutebook.models.people import GiveGrantRequest, GrantView, PersonalFact, RegisterUserRequest, UserView
 from minutebook.models.problem import Problem, ProblemItem
@@ -87,6 +88,7 @@ __all__ = [
     "BulkItem",
     "BulkRequest",
     "BulkResult",
+    "ChannelView",
     "CompleteStepRequest",
     "DecideRequest",
     "DecisionAccepted",
@@ -123,6 +125,8 @@ __all__ = [
     "JsonObject",
     "MeView",
     "Microdollars",
+    "NoticeChanged",
+    "NoticeView",
     "Page",
     "Person",
     "PersonalFact",

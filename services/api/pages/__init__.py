@@ -1,0 +1,1 @@
+"""The page by which a decision is answered from a notice: one template, one script, one sheet of style."""
