@@ -20,7 +20,19 @@ _SECRET_KEY: Final = re.compile(
 _URL_PASSWORD: Final = re.compile(r"(?P<before>\b[a-z][a-z0-9+.\-]*://[^\s:/@]*:)[^\s/]+(?=@)", re.IGNORECASE)
 _BEARER: Final = re.compile(r"(?P<before>\b(?:bearer|basic) )[\w\-.~+/]{8,}=*", re.IGNORECASE)
 
-_QUIET_LIBRARIES: Final = ("nats", "faststream", "asyncio", "httpx", "httpcore")
+_QUIET_LIBRARIES: Final = (
+    "aiosmtplib",
+    "anthropic",
+    "asyncio",
+    "faststream",
+    "httpcore",
+    "httpcore2",
+    "httpx",
+    "httpx2",
+    "mcp",
+    "nats",
+)
+"""Below a warning they tell of addresses, which may be secrets, and of prompts."""
 
 
 def get_logger(name: str) -> FilteringBoundLogger:

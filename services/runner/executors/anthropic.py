@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from dataclasses import replace
 from typing import Final
 
 from anthropic import AsyncAnthropic
@@ -13,6 +14,7 @@ from contracts.errors import Malformed, Unavailable
 from contracts.requests import AttemptRequest
 from libs.canonical import parse
 from libs.config import Secrets, Settings
+from libs.config.scrubbing import scrubbed
 from libs.pricing import PriceTable
 from libs.telemetry.logs import get_logger
 from minutebook.models.states import FailureClass
@@ -68,12 +70,19 @@ class AnthropicExecutor:
         session = _Session(client, request, scope, meter, self._settings)
         try:
             async with asyncio.timeout(request.deadline_seconds):
-                return await session.run()
+                return _without(key, await session.run())
         except TimeoutError:
             return session.failure("timeout", f"no answer within the step's {request.deadline_seconds:g} s")
 
     async def close(self) -> None:
         await self._client.close()
+
+
+def _without(key: str, result: Produced | Failure) -> Produced | Failure:
+    """The result without the key: a provider, or a proxy before it, may say in its refusal what it was sent."""
+    if isinstance(result, Failure):
+        return replace(result, message=scrubbed(result.message, [key]))
+    return replace(result, output=scrubbed(result.output, [key]))
 
 
 class _Session:
