@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
+from libs.eventstore.letters import PostgresLetters
 from libs.process import Tools
 from libs.process.dbclock import DatabaseClock
 from libs.sealing import Sealing
@@ -42,6 +43,7 @@ def build(tools: Tools) -> ApiService:
         views=Views(tools.store, pool, definitions),
         definitions=definitions,
         events=EventViews(tools.store),
+        letters=PostgresLetters(tools.require_pool(), service="api"),
         waiting=Waiting(tools.bus, tools.store),
         clock=DatabaseClock(tools.store),
         notices=Outage(

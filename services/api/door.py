@@ -16,6 +16,7 @@ from contracts.base import Frozen, Principal
 from contracts.commands import Command
 from contracts.errors import Rejected
 from libs.domain.access import is_administrator
+from libs.eventstore.letters import PostgresLetters
 from libs.ids import mint
 from libs.process import Tools
 from libs.process.asks import ask
@@ -60,6 +61,7 @@ class Door:
     views: Views
     definitions: DefinitionViews
     events: EventViews
+    letters: PostgresLetters
     waiting: Waiting
     clock: DatabaseClock
     notices: Outage

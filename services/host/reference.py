@@ -39,6 +39,10 @@ so that a source can change over in its own time.
 sealed (users' grants for MCP servers) is refused without it; `minutebook provision --sealing-key` makes one. To rotate
 it, give the old one as `sealing_key_previous` for as long as something is sealed with it.
 
+`seal_signing_key` signs seals of the history and bundles of it: an Ed25519 key as PEM, or base64 of 32 random bytes.
+Only the scheduler needs it; without one no seals are made. `seal_public_keys` holds the public halves of keys that were
+used before, one a line in hexadecimal or base64, or as PEM.
+
 ## The database's role
 
 Services act as the role `minutebook_app`, which `minutebook migrate` makes and which may neither change nor delete what

@@ -80,6 +80,7 @@ CALLS: Mapping[str, tuple[Callable[[Client], Any], str]] = {
         "GrantView",
     ),
     "revoke_grant": (lambda c: c.revoke_grant(EVENT), "GrantView"),
+    "dead_letters": (lambda c: c.dead_letters(), "DeadLetterView"),
     "users": (lambda c: c.users(), "UserView"),
     "register_user": (
         lambda c: c.register_user(RegisterUserRequest(email="mira@example.com", roles=("developer",))),

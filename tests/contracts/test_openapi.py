@@ -80,6 +80,7 @@ def test_the_documented_paths_are_there(description: dict[str, Any]) -> None:
         ("POST", f"{prefix}/users"),
         ("POST", f"{prefix}/users/{{user_id}}/deactivate"),
         ("GET", f"{prefix}/users/{{user_id}}/history"),
+        ("GET", f"{prefix}/dead-letters"),
         ("GET", f"{prefix}/me"),
         ("POST", WEBHOOK),
         ("GET", "/healthz"),

@@ -19,6 +19,8 @@ from libs.process.letters import CONFLICTS_PER_TRY, LetterBus, Letters
 from libs.process.messages import envelope_handler, wake_handler
 from services.host.letters import send_again
 from tests.conformance.test_store_samples import GROUP, append, created
+from tests.support.api import world
+from tests.support.postgres import Database
 from tests.support.record import eventually
 
 DURABLE: DurableSpec = next(durable for durable in DURABLES if durable.name == "planner-history")
@@ -273,3 +275,20 @@ async def test_a_letter_is_driven_again_over_the_bus(letters: PostgresLetters, n
             await send_again(letters, bus, letter.id)
     finally:
         await bus.stop()
+
+
+async def test_administrators_see_the_letters_of_their_tenant_group(database: Database) -> None:
+    async with world(database) as api:
+        runs = [await api.start(key=f"CORE-{n}") for n in range(3)]
+        letters = PostgresLetters(api.tools.require_pool())
+        for run in runs:
+            await letters.keep([new(run, envelope(run))])
+        await letters.keep([new(None, b"nobody can read this")])
+        first = await api.get("/dead-letters", params={"limit": 2})
+        second = await api.get("/dead-letters", params={"limit": 2, "cursor": first["next_cursor"]})
+        shown = [UUID(item["stream_id"]) for page in (first, second) for item in page["items"]]
+        assert shown == runs[::-1]
+        assert (first["items"][0]["code"], second["next_cursor"]) == ("test.bug", None)
+        assert (await api.get("/dead-letters", by="outsider"))["items"] == []
+        refused = await api.call("GET", "/dead-letters", by="dana")
+        assert (refused.status_code, refused.json()["code"]) == (403, "dead_letter.not_yours")

@@ -5,6 +5,7 @@ from typing import Final
 from fastapi import APIRouter
 
 from services.api.routes import (
+    dead_letters,
     decisions,
     definitions,
     delegations,
@@ -32,6 +33,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     webhooks.router,
     schedules.router,
     notices.router,
+    dead_letters.router,
     grants.router,
     users.router,
     me.router,
@@ -51,6 +53,7 @@ TAGS: Final = [
     {"name": "notices", "description": "Who was told of what waits or went wrong, and by which channels."},
     {"name": "grants", "description": "Users' credentials for MCP servers, which writes of their runs bear."},
     {"name": "users", "description": "Who there is in the tenant group; for administrators."},
+    {"name": "dead letters", "description": "What services gave up on, until it is had done again."},
     {"name": "me", "description": "Who the caller is."},
     {"name": "health", "description": "Whether the service lives and can work."},
 ]

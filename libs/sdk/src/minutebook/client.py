@@ -15,6 +15,7 @@ from minutebook.models import (
     BulkRequest,
     BulkResult,
     ChannelView,
+    DeadLetterView,
     DecisionAccepted,
     DecisionView,
     DefinitionDiff,
@@ -323,6 +324,10 @@ class Client:
         """Inbound events, newest first; with `unmatched` those that nothing followed from."""
         said = None if unmatched is None else str(unmatched).lower()
         return self._pages(EventSummary, "/events", {"source": source, "unmatched": said})
+
+    def dead_letters(self) -> AsyncIterator[DeadLetterView]:
+        """What services gave up on, the one that failed last first. For administrators."""
+        return self._pages(DeadLetterView, "/dead-letters", {})
 
     async def event(self, event_id: UUID | str) -> EventView:
         return await self._call(EventView, "GET", f"/events/{event_id}")

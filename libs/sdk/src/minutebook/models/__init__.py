@@ -47,6 +47,7 @@ from minutebook.models.events import (
     EventSummary,
     EventView,
 )
+from minutebook.models.letters import DeadLetterView
 from minutebook.models.notices import ChannelView, NoticeChanged, NoticeView
 from minutebook.models.operations import BulkItem, BulkRequest, BulkResult, CompleteStepRequest, ForkRequest, RunsFilter
 from minutebook.models.people import GiveGrantRequest, GrantView, PersonalFact, RegisterUserRequest, UserView
@@ -90,6 +91,7 @@ __all__ = [
     "BulkResult",
     "ChannelView",
     "CompleteStepRequest",
+    "DeadLetterView",
     "DecideRequest",
     "DecisionAccepted",
     "DecisionAnswerView",
