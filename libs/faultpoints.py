@@ -24,6 +24,7 @@ FAULTPOINTS: Final[Mapping[str, str]] = {
     "attempt.executed": "an attempt has its result, nothing of it is recorded",
     "effect.pending": "the pending is committed, the call not made",
     "effect.called": "the call was answered, the verdict not recorded",
+    "effect.probed": "the target was asked, what it said not recorded",
     "notice.raised": "notices are raised, the message that asked for them is not acked",
     "notice.sending": "the try is announced, nothing is sent",
     "notice.sent": "the channel answered, the verdict not recorded",

@@ -97,9 +97,10 @@ class EffectSettled(Event):
 
 @event("effect.rearmed")
 class EffectRearmed(Event):
-    """A failed effect may be tried again; `arm` counts from 1."""
+    """A failed effect may be tried again; `arm` counts from 1. Past `valid_until` nothing is sent, as when declared."""
 
     arm: int
+    valid_until: Instant | None = None
 
 
 @event("effect.cancelled")

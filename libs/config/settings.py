@@ -81,7 +81,14 @@ class Settings(BaseSettings):
         default=5.0, gt=0, description="a call that began later after its pending fact is not made"
     )
     effect_margin_seconds: float = Field(
-        default=10.0, gt=0, description="added to a call's timeout before it is in doubt"
+        default=10.0,
+        gt=0,
+        description="added to a call's timeout before it counts as over everywhere, and may be doubted and settled",
+    )
+    mcp_commands: str = Field(
+        default="",
+        description="commands that MCP servers over stdio may be started by, with spaces between, each as definitions "
+        "write it; none: no such server is started",
     )
     notice_tries: int = Field(default=32, ge=1, description="notices that one effects process is sending at a time")
     notice_tries_per_channel: int = Field(default=4, ge=1, description="of them, on one channel")

@@ -147,7 +147,7 @@ def _event(command: Declare, now: datetime) -> Declared:
                 window_seconds=source.window.total_seconds(),
             )
         case Server() as server:
-            return _server(server, now)
+            return server_synced(server, now)
         case Channel() as channel:
             return e.ChannelSynced(
                 at=now,
@@ -165,7 +165,8 @@ def _event(command: Declare, now: datetime) -> Declared:
             )
 
 
-def _server(server: Server, now: datetime) -> e.ServerSynced:
+def server_synced(server: Server, now: datetime) -> e.ServerSynced:
+    """The fact that declares a server."""
     rate, breaker = server.rate_limit, server.circuit_breaker
     return e.ServerSynced(
         at=now,

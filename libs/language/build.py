@@ -9,7 +9,9 @@ from libs.language.hashing import value_hash
 from libs.language.model import (
     AgentStep,
     Approvals,
+    BackLink,
     Channel,
+    CircuitBreaker,
     Concurrency,
     DecisionStep,
     Definition,
@@ -21,6 +23,8 @@ from libs.language.model import (
     ManualStep,
     ManualTrigger,
     ParallelStep,
+    Probe,
+    RateLimit,
     ScheduleTrigger,
     Server,
     Source,
@@ -63,9 +67,28 @@ def source(checked: Checked) -> Source:
 
 
 def server(checked: Checked) -> Server:
-    values = {key: value for key, value in checked.values.items() if key not in ("transport", "tools")}
-    tools = tuple(Tool(name=name, **tool.values) for name, tool in checked.values["tools"].items())
-    return Server(**values, tools=tools, hash=value_hash(plain(checked.place.node)))
+    values = dict(checked.values)
+    rate, breaker = values.pop("rate_limit", None), values.pop("circuit_breaker", None)
+    return Server(
+        **{
+            **values,
+            "tools": tuple(_server_tool(name, tool) for name, tool in values["tools"].items()),
+            "rate_limit": None if rate is None else RateLimit(**rate.values),
+            "circuit_breaker": CircuitBreaker(**breaker.values) if breaker else CircuitBreaker(),
+        },
+        hash=value_hash(plain(checked.place.node)),
+    )
+
+
+def _server_tool(name: str, checked: Checked) -> Tool:
+    values = dict(checked.values)
+    probe, back_link = values.pop("probe", None), values.pop("back_link", None)
+    return Tool(
+        name=name,
+        **values,
+        probe=None if probe is None else Probe(**probe.values),
+        back_link=None if back_link is None else BackLink(**back_link.values),
+    )
 
 
 def channel(checked: Checked) -> Channel:

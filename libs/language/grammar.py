@@ -21,6 +21,7 @@ from libs.language.scalars import (
     duration,
     duration_within,
     integer,
+    json_object,
     json_value,
     one_of,
     pattern,
@@ -40,6 +41,9 @@ WINDOW_MAX: Final = timedelta(days=7)
 _WORD: Final = re.compile(r"[a-z][a-z_]*")
 _OVERRIDDEN: Final = re.compile(r"[a-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+)*")
 _role = pattern(ROLE, "a role")
+_tool = pattern(NAME, "a tool's name")
+_path = pattern(PATH, "a dotted path")
+_variable = pattern(re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}"), "the name of an environment variable")
 _context_key = pattern(KEY, "a context key")
 _project = pattern(NAME, "a project")
 _setting = pattern(KEY, "the name of a setting")
@@ -105,18 +109,37 @@ SOURCE: Final = shape(
     window=duration_within(timedelta(0), WINDOW_MAX),
 )
 
+PROBE: Final = shape(
+    ("tool", _tool),
+    ("match", json_object),
+    args=json_object,
+    items=_path,
+    reference=_path,
+    absent=one_of(frozenset({"in_doubt", "not_landed"})),
+)
+BACK_LINK: Final = shape(("tool", _tool), ("args", json_object))
+SERVER_TOOL: Final = shape(
+    reference=_path,
+    timeout=duration,
+    idempotency_argument=pattern(NAME, "the name of an argument"),
+    probe=mapping(PROBE),
+    back_link=mapping(BACK_LINK),
+)
+
 SERVER: Final = shape(
     ("id", pattern(ID, "an id")),
-    ("transport", one_of(frozenset({"streamable_http"}))),
-    ("url_ref", _setting),
-    (
-        "tools",
-        table(
-            mapping(shape(reference=pattern(PATH, "a dotted path"), timeout=duration)), key=NAME, what="a tool's name"
-        ),
-    ),
+    ("transport", one_of(frozenset({"streamable_http", "stdio"}))),
+    ("tools", table(mapping(SERVER_TOOL), key=NAME, what="a tool's name")),
     name=text,
+    url_ref=_setting,
     token_ref=_setting,
+    command=each(text, at_least=1),
+    env=table(_setting, key=re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}"), what="the name of an environment variable"),
+    grants=one_of(frozenset({"required", "optional", "none"})),
+    grant_env=_variable,
+    concurrency=integer(1, 100),
+    rate_limit=mapping(shape(("calls", integer(1, 10_000)), ("per", duration))),
+    circuit_breaker=mapping(shape(failures=integer(1, 100), cooldown=duration)),
 )
 
 CHANNEL: Final = shape(

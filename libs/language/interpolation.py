@@ -52,6 +52,15 @@ def interpolate(
         "index": index,
         "steps": steps,
     }
+    return fill(value, scope)
+
+
+def fill(value: JsonValue, scope: JsonObject) -> JsonValue:
+    """Fill in placeholders from a scope of the caller's own, as `interpolate` does.
+
+    Raises:
+        contracts.errors.Rejected: as `interpolate` does.
+    """
     return _filled(value, scope)
 
 
@@ -113,4 +122,4 @@ def _value(path: str, scope: JsonObject) -> JsonValue:
     return value
 
 
-__all__ = ["ITEM_ROOTS", "MISSING", "ROOTS", "interpolate", "is_unfinished", "placeholders", "resolve", "roots"]
+__all__ = ["ITEM_ROOTS", "MISSING", "ROOTS", "fill", "interpolate", "is_unfinished", "placeholders", "resolve", "roots"]

@@ -10,19 +10,23 @@ from libs.language.decision_rules import check_timeout_answer
 from libs.language.files import BundleFiles, Layout, sort_files
 from libs.language.grammar import CHANNELS_FILE, SERVER_FILE, SOURCES_FILE, WORKFLOW_FILE
 from libs.language.hashing import content_hash
+from libs.language.listings import Tools, check_listed
 from libs.language.model import ANSWER_FORM, DEFAULT_VARIANT, Bundle, Folder
 from libs.language.outline import Outline, kind_of
 from libs.language.problems import PROBLEMS_MAX, Problems
 from libs.language.reader import read
 from libs.language.rules import check_workflow
 from libs.language.scalars import ID
+from libs.language.server_rules import check_server
 from libs.language.shapes import Checked, Place, Shape, fill, refuse
 from libs.language.step_rules import Declared
 from libs.language.variants import Variant, derive
 
 
-def load_folder(files: Mapping[str, str]) -> Folder:
+def load_folder(files: Mapping[str, str], *, listed: Mapping[str, Tools] | None = None) -> Folder:
     """Check a whole folder, given as paths relative to it (`/` between names) → text.
+
+    `listed` is what servers that were asked say of their tools, by the id of the server.
 
     Read are `workflows/<id>/workflow.yaml` with `prompts/` and `schemas/` beside it, `mcp/<server>.yaml`,
     `sources.yaml` and `channels.yaml`. `workflows/<id>/demo/`, README files and names that begin with a dot are left
@@ -40,7 +44,11 @@ def load_folder(files: Mapping[str, str]) -> Folder:
     declared = Declared(
         sources=None if sources is None else frozenset(str(source.get("id")) for source in sources),
         tools={name: _tools(server) for name, server in servers.items()} or None,
+        listed=listed or {},
     )
+    for name, server in servers.items():
+        if server and name in declared.listed:
+            check_listed(server, declared.listed[name])
     drafts = [_workflow(bundle, declared, problems) for bundle in layout.workflows]
     problems.raise_if_any()
     return Folder(
@@ -164,6 +172,8 @@ def _servers(layout: Layout, problems: Problems) -> dict[str, Checked | None]:
         servers[name] = server
         if server and (id_ := server.get("id")) is not None and id_ != name:
             server.refuse("id", f"`{id_}` is not the name of its file; make it `{name}`, or rename the file")
+        if server:
+            check_server(server)
     return servers
 
 

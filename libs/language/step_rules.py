@@ -1,12 +1,13 @@
 """What must hold between a step and what stands before it, or what the folder declares beside the workflow."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from libs.language.decision_rules import check_decision
 from libs.language.expressions import ROOTS, ExpressionError, parse
+from libs.language.listings import Tools, check_arguments
 from libs.language.outline import PRODUCERS, Outline, offers, path_objection
 from libs.language.problems import hint
 from libs.language.scalars import PATH
@@ -19,11 +20,13 @@ from libs.language.templates import check_args, check_effect_key
 class Declared:
     """What the folder declares beside workflows, as far as it is known.
 
-    None where it declares nothing of the kind, or where what declares it has problems of its own.
+    None where it declares nothing of the kind, or where what declares it has problems of its own. `listed` is what
+    servers that were asked have themselves said of their tools.
     """
 
     sources: frozenset[str] | None = None
     tools: Mapping[str, frozenset[str] | None] | None = None
+    listed: Mapping[str, Tools] = field(default_factory=dict)
 
 
 def check_step(step: Checked, position: int, outline: Outline, declared: Declared) -> None:
@@ -172,8 +175,12 @@ def _check_tool(step: Checked, declared: Declared) -> None:
         step.refuse("system", f"no server `{system}` under mcp/{hint(system, declared.tools)}")
         return
     tools = declared.tools[system]
-    if tool is not None and tools is not None and tool not in tools:
+    if tool is None or tools is None:
+        return
+    if tool not in tools:
         step.refuse("tool", f"mcp/{system}.yaml declares no tool `{tool}`{hint(tool, tools)}")
+    elif system in declared.listed:
+        check_arguments(step, tool, declared.listed[system], complete="args_from" not in step.given)
 
 
 _RULES: Final[Mapping[str, Callable[[Checked, int, Outline, Declared], None]]] = {

@@ -1,4 +1,4 @@
-"""Rules of templates, in writes, questions and concurrency keys: which placeholders there are, and where."""
+"""Rules of templates: in writes, questions, concurrency keys, probes and back-links, which placeholders there are."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,6 +10,10 @@ from libs.language.scalars import PATH
 from libs.language.shapes import Checked, Place
 
 _QUESTION_ROOTS: Final = ("context", "state", "run_id")
+PROBE_ROOTS: Final = ("args", "key", "run_id")
+BACK_LINK_ROOTS: Final = (*PROBE_ROOTS, "reference", "response", "run_url")
+_WHOLE: Final = frozenset({"run_id", "index", "key", "reference", "run_url"})
+"""Roots that have no parts."""
 
 
 def check_args(step: Checked) -> None:
@@ -53,6 +57,23 @@ def check_question(step: Checked) -> tuple[str, ...]:
     _check_template(step.at("question"), known, has_args=False, why="a question has no arguments")
     paths = [path for _, path in placeholders(step.get("question"))]
     return tuple(path for path in paths if path.startswith("steps.") and _objection(path, known) is None)
+
+
+def check_probe(probe: Checked) -> None:
+    """Note what is wrong with the templates of a probe, which read the write's own arguments."""
+    for key in ("args", "match"):
+        _check_object(probe, key, PROBE_ROOTS)
+
+
+def check_back_link(link: Checked) -> None:
+    """Note what is wrong with the templates of a back-link, which know the record that was written, too."""
+    _check_object(link, "args", BACK_LINK_ROOTS)
+
+
+def _check_object(checked: Checked, key: str, known: tuple[str, ...]) -> None:
+    if key in checked.values:
+        for place in _texts(checked.at(key)):
+            _check_template(place, known, has_args=True, why="")
 
 
 def _roots(step: Checked) -> tuple[str, ...]:
@@ -108,7 +129,7 @@ def _objection(path: str, known: tuple[str, ...]) -> str | None:
         if root in ITEM_ROOTS:
             return f"{shown}: there is an item only in a step with `for_each`"
         return f"{shown}: unknown root{hint(root, known)}"
-    if root in ("run_id", "index"):
+    if root in _WHOLE:
         return f"{shown}: {root} has no parts; write {{{{{root}}}}}" if path != root else None
     if path == "item":
         return None

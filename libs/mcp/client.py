@@ -1,31 +1,36 @@
-"""One tool call over streamable HTTP, with an outcome that never claims more than is known.
+"""One tool call, with an outcome that never claims more than is known.
 
 The library re-sends nothing by itself on the path used here: no input rounds, no second try after a header mismatch,
 no listing of tools after the answer. Its traps, and what is done about each: a server that dies in mid-call shows as
 a cancellation that nobody asked for, so the conversation has a task of its own; the real error comes out of
-`__aexit__`, so the `try` is outside the `async with`; and several error codes are the library's own invention for an
-answer that it could not read, so a code alone proves no refusal (`_SURELY_REFUSED`).
+`__aexit__`, so the `try` is outside the `async with`; several error codes are the library's own invention for an
+answer that it could not read, so a code alone proves no refusal (`_SURELY_REFUSED`); and a task that is cancelled from
+outside leaves the process behind that it talks to, so a conversation is ended by a scope of its own.
 """
 
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, cast
 
+import anyio
 import httpx2
 import mcp_types
-from mcp import Client, MCPError
-from mcp.client.streamable_http import streamable_http_client
+from mcp import MCPError
 
 from contracts.base import JsonObject, JsonValue
 from contracts.errors import Malformed
 from libs import canonical
+from libs.clock import monotonic
+from libs.mcp.leaves import leaves
+from libs.mcp.transports import Address, Stdio, connected
 
 _TEXT_BYTES_MAX: Final = 4 << 20
 _MESSAGE_CHARS_MAX: Final = 4_000
-_UNWIND: Final = timedelta(seconds=2)
+_UNWIND: Final = timedelta(seconds=6)
+"""How long hanging up may take: a process over pipes is asked to end before it is ended."""
 
 _SURELY_REFUSED: Final = frozenset(
     {
@@ -86,9 +91,21 @@ Outcome = Answered | ToolError | RejectedByServer | NotSent | Unknown
 class _Progress:
     """How far a conversation came. `outcome` stands as soon as it is known, whatever happens while hanging up."""
 
+    until: float
     sent: bool = False
     status: int | None = None
     outcome: Outcome | None = None
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    def leave(self) -> None:
+        """The call leaves now, unless its time is over: this process may have been frozen in its handshake.
+
+        Raises:
+            _TooLateError: nothing was sent, and nothing may be.
+        """
+        if monotonic() >= self.until:
+            raise _TooLateError("the call's time was over before it was sent")
+        self.sent, self.status = True, None
 
     def lost(self, reason: str) -> Outcome:
         if self.outcome is not None:
@@ -96,10 +113,13 @@ class _Progress:
         return Unknown(reason) if self.sent else NotSent(reason)
 
 
+class _TooLateError(Exception):
+    pass
+
+
 async def call_tool(
+    server: Address,
     *,
-    url: str,
-    token: str | None,
     tool: str,
     arguments: JsonObject,
     meta: Mapping[str, JsonValue],
@@ -107,12 +127,12 @@ async def call_tool(
 ) -> Outcome:
     """Call a tool once, over a connection of its own, and return what is known of it within `timeout`.
 
-    `token` goes as a bearer token; `meta` is the request's `_meta`, where an idempotency key and the trace context
-    travel. Raises nothing but the caller's own cancellation, after which the call is as good as `Unknown`.
+    `meta` is the request's `_meta`, where an idempotency key and the trace context travel. Nothing is sent once
+    `timeout` is over. Raises nothing but the caller's own cancellation, after which the call is as good as `Unknown`.
     """
-    progress = _Progress()
+    progress = _Progress(until=monotonic() + timeout.total_seconds())
     talk = asyncio.create_task(
-        _converse(progress, url=url, token=token, tool=tool, arguments=arguments, meta=meta, timeout=timeout),
+        _converse(progress, server, tool=tool, arguments=arguments, meta=meta, timeout=timeout),
         name=f"mcp call {tool}",
     )
     try:
@@ -122,15 +142,14 @@ async def call_tool(
         return progress.lost(f"no answer within {timeout.total_seconds():g} s")
     finally:
         if not talk.done():
-            talk.cancel()
+            progress.scope.cancel()
             await asyncio.wait({talk}, timeout=_UNWIND.total_seconds())
 
 
 async def _converse(
     progress: _Progress,
+    server: Address,
     *,
-    url: str,
-    token: str | None,
     tool: str,
     arguments: JsonObject,
     meta: Mapping[str, JsonValue],
@@ -138,9 +157,13 @@ async def _converse(
 ) -> Outcome:
     """Connect, call, hang up. Every ending is an outcome, being cancelled included: the caller decides about that."""
 
-    async def note_status(response: httpx2.Response) -> None:
+    async def leaving(request: httpx2.Request) -> None:
+        if _is_call(request):
+            progress.leave()
+
+    async def answered(response: httpx2.Response) -> None:
         # Of the handshake any answer matters; afterwards the one to the call, and not one to a notification.
-        if response.request.method == "POST" and (not progress.sent or b"tools/call" in response.request.content):
+        if response.request.method == "POST" and (not progress.sent or _is_call(response.request)):
             progress.status = response.status_code
 
     request = mcp_types.CallToolRequest(
@@ -148,26 +171,22 @@ async def _converse(
             name=tool, arguments=dict(arguments), _meta=cast("mcp_types.RequestParamsMeta", dict(meta))
         )
     )
-    try:
-        async with (
-            httpx2.AsyncClient(
-                headers={"Authorization": f"Bearer {token}"} if token else None,
-                timeout=timeout.total_seconds(),
-                event_hooks={"response": [note_status]},
-            ) as http,
-            Client(
-                streamable_http_client(url, http_client=http),
-                client_info=mcp_types.Implementation(name="minutebook", version="1"),
-                cache=None,
-            ) as client,
-        ):
-            progress.sent, progress.status = True, None
-            # Not `client.call_tool`: it may send twice, and lists the tools once more when the work is done already.
-            result = await client.session.send_request(request, mcp_types.CallToolResult)
-            progress.outcome = _read(result)
-            return progress.outcome
-    except (Exception, BaseExceptionGroup, asyncio.CancelledError) as error:
-        return _ending(progress, error)
+    with progress.scope:
+        try:
+            async with connected(server, timeout=timeout, leaving=leaving, answered=answered) as client:
+                if isinstance(server, Stdio):
+                    progress.leave()
+                # Not `client.call_tool`: it may send twice, and lists the tools once more when the work is done.
+                result = await client.session.send_request(request, mcp_types.CallToolResult)
+                progress.outcome = _read(result)
+                return progress.outcome
+        except (Exception, BaseExceptionGroup, asyncio.CancelledError) as error:
+            return _ending(progress, error)
+    return progress.lost("the call was given up")
+
+
+def _is_call(request: httpx2.Request) -> bool:
+    return request.method == "POST" and b"tools/call" in request.content
 
 
 def _read(result: mcp_types.CallToolResult) -> Outcome:
@@ -203,10 +222,10 @@ def _ending(progress: _Progress, error: BaseException) -> Outcome:
     """Judge what a conversation ended with: a refusal only where the call was surely turned away."""
     if progress.outcome is not None:
         return progress.outcome
-    leaves = _leaves(error)
-    if len(leaves) == 1 and isinstance(leaves[0], MCPError):
-        return _refused(progress, leaves[0])
-    reasons = {f"{type(leaf).__name__}: {leaf}".rstrip(": ") for leaf in leaves}
+    found = leaves(error)
+    if len(found) == 1 and isinstance(found[0], MCPError):
+        return _refused(progress, found[0])
+    reasons = {f"{type(leaf).__name__}: {leaf}".rstrip(": ") for leaf in found}
     return progress.lost("; ".join(sorted(reasons))[:_MESSAGE_CHARS_MAX])
 
 
@@ -220,19 +239,6 @@ def _refused(progress: _Progress, error: MCPError) -> Outcome:
     if status in _REFUSING_STATUSES:
         return RejectedByServer(status, f"{message} (HTTP {status})")
     return progress.lost(f"{message} (code {error.code})")
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    """The innermost errors; groups only wrap them."""
-    leaves: list[BaseException] = []
-    todo = [error]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, BaseExceptionGroup):
-            todo.extend(item.exceptions)
-        else:
-            leaves.append(item)
-    return leaves
 
 
 __all__ = ["Answered", "NotSent", "Outcome", "RejectedByServer", "ToolError", "Unknown", "call_tool"]

@@ -127,6 +127,23 @@ class Queries:
         if not rows or not sees_to_decide(caller, rows[0]["initiator"], rows[0]["project_id"]):
             raise Rejected("decision.not_found", f"there is no decision {decision_id}", status=404)
 
+    async def require_effect(self, caller: Principal, effect_id: UUID) -> None:
+        """Hold that the caller sees an effect's run.
+
+        Raises:
+            contracts.errors.Rejected: 404.
+        """
+        rows = await fetch(
+            self._pool,
+            "select r.initiator, r.project_id from effect_heads e"
+            " join run_heads r on r.stream_id = e.run_id and r.tenant_group = e.tenant_group"
+            " where e.tenant_group = $1 and e.stream_id = $2",
+            caller.tenant_group,
+            effect_id,
+        )
+        if not rows or not sees_run(caller, rows[0]["initiator"], rows[0]["project_id"]):
+            raise Rejected("effect.not_found", f"there is no effect {effect_id}", status=404)
+
     async def require_event(self, caller: Principal, event_id: UUID) -> None:
         """Hold that an inbound event is the tenant group's.
 

@@ -67,6 +67,7 @@ class Views:
             self._definitions.bundle(caller.tenant_group, state.bundle),
             self._store.now(),
         )
+        written = await self._effects(caller, effects)
         return RunView.model_validate(
             {
                 **_summary(run_id, state),
@@ -78,7 +79,8 @@ class Views:
                 "worked_seconds": max(0.0, state.working_time(now).total_seconds()),
                 "steps": steps_of(bundle, state, attempts),
                 "waiting_for": waiting_for(caller, run_id, state, awaited, key),
-                "effects": await self._effects(caller, effects),
+                "effects": tuple(view for view in written if view.kind == "write"),
+                "back_links": tuple(view for view in written if view.kind == "back_link"),
             }
         )
 
@@ -213,6 +215,8 @@ class Views:
             EffectView.model_validate(
                 {
                     "effect_id": effect_id,
+                    "kind": state.kind,
+                    "of": state.of,
                     "run_id": state.run_id,
                     "step": state.step,
                     "key": state.key,
@@ -225,10 +229,28 @@ class Views:
                     "arguments": content_of(content, state.arguments),
                     "declared_at": histories[effect_id][0].event.at,
                     "changed_at": histories[effect_id][-1].event.at,
+                    "over_at": state.over_at,
+                    "looks": state.looks,
+                    "looked_at": state.looked_at,
+                    "settled": _settlement(state),
                 }
             )
             for effect_id, state in states.items()
         )
+
+
+def _settlement(state: effect.State) -> dict[str, Any] | None:
+    settled = state.settled
+    if settled is None:
+        return None
+    by = ActorView(**settled.by.model_dump())
+    return {
+        "verdict": settled.verdict,
+        "source": settled.source,
+        "by": by,
+        "at": settled.at,
+        "comment": settled.comment,
+    }
 
 
 def _failed_step(state: run.State) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 import asyncpg
 import httpx
@@ -97,6 +98,10 @@ class Result:
         }
 
 
+def _is_write_of(run_id: UUID, meta: Mapping[str, Any]) -> bool:
+    return (meta.get("minutebook/run"), meta.get("minutebook/kind")) == (str(run_id), "write")
+
+
 def answers(history: list[HistoryEntry]) -> list[HistoryEntry]:
     """The answers of people, each with the step that its decision stood at."""
     steps = {e.stream_id: e.data["step"] for e in history if e.type == "decision.opened"}
@@ -132,7 +137,7 @@ async def play(stack: Stack, definitions: Path, show: Callable[[RunView, float],
         history = [entry async for entry in client.history(run_id)]
     seconds = time.monotonic() - began
     calls = [json.loads(line) for line in _lines(stack.sandbox_calls)]
-    own = [call for call in calls if call["meta"].get("minutebook/run") == str(run_id)]
+    own = [call for call in calls if _is_write_of(run_id, call["meta"])]
     return Result(run, history, await _verified(stack), seconds, own)
 
 

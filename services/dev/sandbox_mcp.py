@@ -14,6 +14,7 @@ import hmac
 import html
 import json
 import os
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -44,6 +45,27 @@ class PullRequest(BaseModel):
     base: str
 
 
+class Branch(BaseModel):
+    ref: str
+
+
+class ListedPullRequest(BaseModel):
+    """A pull request as a list shows it."""
+
+    number: int
+    html_url: str
+    title: str
+    head: Branch
+    base: Branch
+
+
+class Comment(BaseModel):
+    """The structured result of a tool that comments."""
+
+    id: str
+    html_url: str
+
+
 class Record(BaseModel):
     """The structured result of a CRM's tool."""
 
@@ -59,9 +81,26 @@ class Issue(BaseModel):
     self: str
 
 
+class IssueFields(BaseModel):
+    summary: str
+    description: str
+
+
+class FoundIssue(BaseModel):
+    id: str
+    key: str
+    fields: IssueFields
+
+
+class FoundIssues(BaseModel):
+    """The structured result of a search for issues."""
+
+    issues: list[FoundIssue]
+
+
 @dataclass(slots=True)
 class Fault:
-    """Something that befalls the calls to come, `times` of them.
+    """Something that befalls the calls to come, `times` of them, of these `tools`; of those that write where none is.
 
     `error`: the tool says that it failed. `hang`: no answer ever comes. `drop`: the connection is cut in its answer.
     With `acted` the record was made nevertheless, before that. `away`: nobody is let in, however often they come.
@@ -70,6 +109,10 @@ class Fault:
     kind: Literal["error", "hang", "drop", "away"]
     acted: bool = False
     times: int = 1
+    tools: tuple[str, ...] = ()
+
+    def befalls(self, tool: str, *, writes: bool) -> bool:
+        return self.times > 0 and (tool in self.tools if self.tools else writes)
 
 
 _FAULTS: Final = TypeAdapter(list[Fault])
@@ -79,7 +122,7 @@ _FAULTS: Final = TypeAdapter(list[Fault])
 class Sandbox:
     """The server: serve `app`, whose MCP endpoint is `/mcp`. `faults` and `delay_seconds` may change at any time.
 
-    Faults are used up in their order, one per call, but for `away`, which lasts until it is taken out;
+    Faults are used up in their order, one per call that they befall, but for `away`, which lasts until taken out;
     `delay_seconds` passes before any call acts.
     """
 
@@ -97,14 +140,13 @@ class Sandbox:
         """Whether nobody is let in now."""
         return any(fault.kind == "away" for fault in self.faults)
 
-    def next_fault(self) -> Fault | None:
-        """Use up one turn of the first fault; None when the call is to go well."""
-        while self.faults and self.faults[0].times <= 0:
-            self.faults.pop(0)
-        if not self.faults:
-            return None
-        self.faults[0].times -= 1
-        return self.faults[0]
+    def next_fault(self, tool: str, *, writes: bool) -> Fault | None:
+        """Use up one turn of the first fault that befalls a tool; None when the call is to go well."""
+        self.faults[:] = [fault for fault in self.faults if fault.times > 0]
+        fault = next((fault for fault in self.faults if fault.befalls(tool, writes=writes)), None)
+        if fault is not None:
+            fault.times -= 1
+        return fault
 
 
 def sandbox(file: Path, *, token: str | None = None, grants: Mapping[str, str] | None = None) -> Sandbox:
@@ -153,9 +195,39 @@ def _code_host(server: MCPServer, box: Sandbox, book: "_Book") -> None:
         name = f"{owner}/{repo}" if owner else repo
         return PullRequest(number=number, html_url=f"{origin}{name}/pull/{number}", title=title, head=head, base=base)
 
+    @server.tool(description="List the pull requests of a repository; of one head branch where `head` names it.")
+    async def list_pull_requests(
+        repo: str, context: Context[Any, Request], owner: str = "", head: str = "", state: str = "all"
+    ) -> list[ListedPullRequest]:
+        origin = await _read(box, "list_pull_requests", context)
+        name = f"{owner}/{repo}" if owner else repo
+        return [
+            ListedPullRequest(
+                number=line["number"],
+                html_url=f"{origin}{name}/pull/{line['number']}",
+                title=line["arguments"]["title"],
+                head=Branch(ref=line["arguments"]["head"]),
+                base=Branch(ref=line["arguments"].get("base", "main")),
+            )
+            for line in book.lines()
+            if line["tool"] == "create_pull_request"
+            and (line["arguments"]["repo"], line["arguments"].get("owner", "")) == (repo, owner)
+            and head in ("", line["arguments"]["head"])
+        ]
+
+    @server.tool(description="Comment on an issue or a pull request. The sandbox writes it down.")
+    async def add_issue_comment(
+        repo: str, issue_number: int, body: str, context: Context[Any, Request], owner: str = ""
+    ) -> Comment:
+        number, origin = await _act(box, book, "add_issue_comment", context)
+        name = f"{owner}/{repo}" if owner else repo
+        return Comment(id=str(number), html_url=f"{origin}{name}/pull/{issue_number}#{number}")
+
     @server.custom_route("/{repo:path}/pull/{number:int}", methods=["GET"])  # type: ignore[untyped-decorator]
     async def page(request: Request) -> Response:
-        found = [line for line in book.lines() if line["number"] == request.path_params["number"]]
+        number = request.path_params["number"]
+        opened = (line for line in book.lines() if line["tool"] == "create_pull_request")
+        found = [line for line in opened if line["number"] == number]
         return _page(found[0]) if found else HTMLResponse("There is no such pull request.", status_code=404)
 
 
@@ -163,7 +235,20 @@ def _crm(server: MCPServer, box: Sandbox, book: "_Book") -> None:
     @server.tool(description="Create a record in the CRM. The sandbox writes it down, and nothing else happens.")
     async def create_record(sobject: str, fields: dict[str, Any], context: Context[Any, Request]) -> Record:
         number, _ = await _act(box, book, "create_record", context)
-        return Record(id=f"SB{number:015d}", success=True)
+        return Record(id=_record_id(number), success=True)
+
+    @server.tool(description="Find the records of a kind that have these values.")
+    async def find_records(
+        sobject: str, fields: dict[str, Any], context: Context[Any, Request]
+    ) -> list[dict[str, Any]]:
+        await _read(box, "find_records", context)
+        return [
+            {"id": _record_id(line["number"]), "fields": line["arguments"]["fields"]}
+            for line in book.lines()
+            if line["tool"] == "create_record"
+            and line["arguments"]["sobject"] == sobject
+            and fields.items() <= line["arguments"]["fields"].items()
+        ]
 
 
 def _issue_tracker(server: MCPServer, box: Sandbox, book: "_Book") -> None:
@@ -180,13 +265,58 @@ def _issue_tracker(server: MCPServer, box: Sandbox, book: "_Book") -> None:
         number, origin = await _act(box, book, "createJiraIssue", context)
         return Issue(id=str(number), key=f"{projectKey}-{number}", self=f"{origin}browse/{projectKey}-{number}")
 
+    @server.tool(
+        name="searchJiraIssuesUsingJql",
+        description="Search issues. The sandbox understands the words of JQL that are in double quotes, and wants all.",
+    )
+    async def search_issues(jql: str, context: Context[Any, Request]) -> FoundIssues:
+        await _read(box, "searchJiraIssuesUsingJql", context)
+        words = re.findall(r'"([^"]+)"', jql)
+        return FoundIssues(
+            issues=[
+                FoundIssue(
+                    id=str(line["number"]),
+                    key=f"{line['arguments']['projectKey']}-{line['number']}",
+                    fields=IssueFields(
+                        summary=line["arguments"]["summary"], description=line["arguments"].get("description", "")
+                    ),
+                )
+                for line in book.lines()
+                if line["tool"] == "createJiraIssue" and all(word in json.dumps(line["arguments"]) for word in words)
+            ]
+        )
+
+    @server.tool(name="addCommentToJiraIssue", description="Comment on an issue. The sandbox writes it down.")
+    async def add_comment(
+        issueIdOrKey: str,  # noqa: N803
+        commentBody: str,  # noqa: N803
+        context: Context[Any, Request],
+    ) -> Comment:
+        number, origin = await _act(box, book, "addCommentToJiraIssue", context)
+        return Comment(id=str(number), html_url=f"{origin}browse/{issueIdOrKey}#{number}")
+
+
+def _record_id(number: int) -> str:
+    return f"SB{number:015d}"
+
+
+async def _read(box: Sandbox, tool: str, context: Context[Any, Request]) -> str:
+    """Answer a question, unless a fault befalls it; returns the server's address. Nothing is written down."""
+    request = context.request_context.request
+    assert request is not None
+    await asyncio.sleep(box.delay_seconds)
+    fault = box.next_fault(tool, writes=False)
+    if fault is not None:
+        await _befall(fault, request)
+    return str(request.base_url)
+
 
 async def _act(box: Sandbox, book: "_Book", tool: str, context: Context[Any, Request]) -> tuple[int, str]:
     """Write a call down, unless a fault befalls it; returns its number and the server's address."""
     received = context.request_context
     assert received.request is not None
     await asyncio.sleep(box.delay_seconds)
-    fault = box.next_fault()
+    fault = box.next_fault(tool, writes=True)
     if fault is not None and not fault.acted:
         await _befall(fault, received.request)
     arguments = dict((received.params or {}).get("arguments") or {})

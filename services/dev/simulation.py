@@ -305,7 +305,7 @@ class _Simulation:
         self.told.writes.append(WouldWrite(key, child.system, child.tool, child.key, arguments))
         response = self._given(key, record.round)
         return [
-            ef.EffectPending(at=self._now, claim=_CLAIM, arm=record.arm, over_at=self._now + effect.OVERDUE_AFTER),
+            ef.EffectPending(at=self._now, claim=_CLAIM, arm=record.arm, over_at=self._now + effect.CALL_TIMEOUT_MAX),
             ef.EffectSucceeded(
                 at=self._now, claim=_CLAIM, reference=None, response=self._keep({} if response is None else response)
             ),

@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from contracts.commands import NoteFailingSource, RetryNotice
-from contracts.errors import Rejected
+from contracts.commands import InspectServers, NoteFailingSource, ProbeEffect, RetryNotice, SettleEffect
 from contracts.subjects import DURABLES
-from libs.config import Settings
 from libs.domain import notice
-from libs.domain.effect import CALL_TIMEOUT_MAX, CATEGORY, OVERDUE_AFTER, decide
-from libs.mcp import call_tool
+from libs.domain.categories import CATEGORIES
+from libs.domain.effect import CATEGORY, decide
+from libs.mcp import call_tool, list_tools
 from libs.owner import Owner, Publisher
 from libs.process import Service, Tools, envelope_handler, wake_handler
 from libs.process.asks import answer
@@ -19,29 +19,30 @@ from libs.process.messages import Failures
 from libs.sealing import Sealing
 from libs.vault import Vault
 from services.effects.connectors import Connectors
+from services.effects.gates import Gates
 from services.effects.grants import Grants
 from services.effects.handlers import Handlers
-from services.effects.ledger import Call, Ledger
+from services.effects.inspection import Inspection, ListTools
+from services.effects.ledger import CallTool, Ledger
 from services.effects.notices.app import build as build_notices
+from services.effects.probes import Probes
 from services.effects.turns import Turns
+from services.effects.verdicts import Verdicts
 
 
-def build(tools: Tools, call: Call = call_tool) -> Service:
-    """Connect the handlers to the durables of the service; nothing runs before `start`. `call` makes the tool calls."""
+def build(tools: Tools, call: CallTool = call_tool, list_: ListTools = list_tools) -> Service:
+    """Connect the handlers to the durables of the service; nothing runs before `start`.
+
+    `call` makes the tool calls, `list_` reads which tools there are.
+    """
     store, bus, settings = tools.store, tools.bus, tools.settings
     publisher = Publisher(bus, store)
-    owner = Owner(CATEGORY, decide, store=store, publisher=publisher)
-    ledger = Ledger(
-        owner=owner,
-        store=store,
-        connectors=Connectors(store, tools.secrets, Grants(store, Vault(tools.pool, Sealing(tools.secrets)))),
-        turns=Turns(calls_max=settings.effect_calls, calls_per_server_max=settings.effect_calls_per_server),
-        start_within=_start_within(settings),
-        call=call,
-    )
-    handlers = Handlers(owner, store, ledger)
+    writes = _writes(tools, publisher, call)
+    answer(bus, store, SettleEffect, writes.verdicts.settle)
+    answer(bus, store, ProbeEffect, writes.verdicts.probe)
+    answer(bus, store, InspectServers, Inspection(writes.connectors, list_=list_).inspect)
     durables = {durable.name: durable for durable in DURABLES}
-    bus.subscribe(durables["effects-history"], envelope_handler(handlers.on_facts))
+    bus.subscribe(durables["effects-history"], envelope_handler(writes.handlers.on_facts))
     notices = build_notices(tools, publisher)
     bus.subscribe(durables["effects-notices"], envelope_handler(notices.handlers.on_facts))
     answer(bus, store, RetryNotice, notices.asks.retry)
@@ -51,26 +52,64 @@ def build(tools: Tools, call: Call = call_tool) -> Service:
         """Ours as their clock says; what still waits for somebody, though not ours, in case it was never told."""
         if category == notice.CATEGORY.name:
             return await notices.handlers.on_wake(stream_ids)
-        failures = await handlers.on_wake(category, stream_ids) if category == CATEGORY.name else {}
+        failures = await writes.handlers.on_wake(category, stream_ids) if category == CATEGORY.name else {}
         return {**failures, **await notices.handlers.on_open(category, stream_ids)}
 
     bus.subscribe(durables["effects-wake"], wake_handler(on_wake))
 
     async def drain() -> None:
         within = timedelta(seconds=settings.drain_seconds)
-        await asyncio.gather(ledger.drain(within), notices.drain(within))
+        await asyncio.gather(writes.probes.drain(), writes.ledger.drain(within), notices.drain(within))
 
     return Service("effects", tools, drains=[drain])
 
 
-def _start_within(settings: Settings) -> timedelta:
-    """How late a call may start: so that with the longest timeout and the margin it has ended before it is doubted."""
-    latest = OVERDUE_AFTER - CALL_TIMEOUT_MAX - timedelta(seconds=settings.effect_margin_seconds)
-    wanted = timedelta(seconds=settings.effect_start_seconds)
-    if wanted > latest:
-        raise Rejected(
-            "settings.invalid",
-            "MINUTEBOOK_EFFECT_START_SECONDS and MINUTEBOOK_EFFECT_MARGIN_SECONDS add up to more than "
-            f"{(OVERDUE_AFTER - CALL_TIMEOUT_MAX).total_seconds():g} s, the time that a pending effect allows them",
-        )
-    return wanted
+@dataclass(frozen=True, slots=True)
+class _Writes:
+    """The parts that effects go through."""
+
+    connectors: Connectors
+    ledger: Ledger
+    probes: Probes
+    verdicts: Verdicts
+    handlers: Handlers
+
+
+def _writes(tools: Tools, publisher: Publisher, call: CallTool) -> _Writes:
+    store, settings = tools.store, tools.settings
+
+    def run_url(run_id: UUID) -> str:
+        return settings.link(f"/runs/{run_id}")
+
+    owner = Owner(CATEGORY, decide, store=store, publisher=publisher, categories=CATEGORIES)
+    gates = Gates()
+    connectors = Connectors(
+        store,
+        tools.secrets,
+        Grants(store, Vault(tools.pool, Sealing(tools.secrets))),
+        commands=frozenset(settings.mcp_commands.split()),
+    )
+    ledger = Ledger(
+        owner=owner,
+        store=store,
+        connectors=connectors,
+        turns=Turns(
+            calls_max=settings.effect_calls, calls_per_server_max=settings.effect_calls_per_server, gates=gates
+        ),
+        gates=gates,
+        start_within=timedelta(seconds=settings.effect_start_seconds),
+        margin=timedelta(seconds=settings.effect_margin_seconds),
+        run_url=run_url,
+        call=call,
+    )
+    probes = Probes(
+        owner=owner,
+        store=store,
+        connectors=connectors,
+        gates=gates,
+        busy=ledger.busy,
+        run_url=run_url,
+        call=call,
+    )
+    verdicts = Verdicts(owner=owner, store=store, ledger=ledger, probes=probes, connectors=connectors, run_url=run_url)
+    return _Writes(connectors, ledger, probes, verdicts, Handlers(owner, store, ledger, probes))

@@ -1,35 +1,25 @@
-"""From an effect to a tool call, and from the call's outcome to what is reported of it."""
+"""From an effect to what it takes to call its server: what the tenant group declared, and the secrets that it names."""
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, assert_never
+from typing import Final
 from uuid import UUID
 
 from contracts import ids
-from contracts.base import BlobRef, JsonObject, JsonValue
-from contracts.errors import Malformed, Unavailable
+from contracts.base import BlobRef, JsonObject
+from contracts.errors import Unavailable
 from contracts.events.definition import ServerSynced, ToolDeclaration
-from libs.canonical import blob
 from libs.config import Secrets
 from libs.domain import definition, identity
-from libs.domain.effect import CALL_TIMEOUT_MAX, Doubt, Fail, Finish, State
+from libs.domain.effect import CALL_TIMEOUT_MAX, State
 from libs.eventstore.port import EventStore
-from libs.language.paths import resolve
-from libs.mcp import Answered, NotSent, Outcome, RejectedByServer, ToolError, Unknown
-from libs.telemetry.tracing import current_traceparent
+from libs.mcp import Address, Http, Stdio
+from services.effects.gates import UNLIMITED, Limits
 from services.effects.grants import Grants
+from services.effects.outcomes import idempotency_key
 from services.effects.refusal import Refusal
-from services.effects.scrubbing import scrubbed
-
-MESSAGE_CHARS_MAX: Final = 2_000
-"""Of a tool's or a server's own words in a fact."""
-
-RESPONSE_BYTES_MAX: Final = 1 << 20
-"""Of a response that is kept whole; a larger one is kept as its size."""
-
-REFERENCE_CHARS_MAX: Final = 2_000
 
 BEARABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 """What a header can carry as a token."""
@@ -37,12 +27,24 @@ BEARABLE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Everything that one tool call needs. Holds a secret: never logged."""
+    """Everything that one tool call needs. `given` are the effect's own arguments, without what is set for the server.
 
-    url: str
-    token: str | None
+    Holds a secret: never logged.
+    """
+
+    address: Address = field(repr=False)
     tool: ToolDeclaration
+    given: JsonObject
     arguments: JsonObject
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What the target is called with, and must not be quoted with."""
+        match self.address:
+            case Http(url, token):
+                return (url,) if token is None else (token, url)
+            case Stdio(_, env):
+                return tuple(env.values())
 
     @property
     def timeout(self) -> timedelta:
@@ -50,12 +52,23 @@ class Call:
 
 
 class Connectors:
-    """Resolves effects against what their tenant group has declared, just before their calls are announced."""
+    """Resolves effects against what their tenant group has declared, just before their calls are announced.
 
-    def __init__(self, store: EventStore, secrets: Secrets, grants: Grants) -> None:
+    `commands` are what a server over stdio may be started by.
+    """
+
+    def __init__(
+        self, store: EventStore, secrets: Secrets, grants: Grants, *, commands: frozenset[str] = frozenset()
+    ) -> None:
         self._store = store
         self._secrets = secrets
         self._grants = grants
+        self._commands = commands
+
+    async def limits(self, tenant_group: UUID, system: str) -> Limits:
+        """What the server's declaration says of when it may be called."""
+        server = await self.server(tenant_group, system)
+        return UNLIMITED if server is None else Limits.of(server)
 
     async def resolve(self, tenant_group: UUID, effect: State) -> Call | Refusal:
         """Return the call to make, or why none can be made.
@@ -72,34 +85,69 @@ class Connectors:
         refusal = await self._judge_owner(tenant_group, effect.owner.id, effect.owner.email)
         if refusal is not None:
             return refusal
-        server = await self._server(tenant_group, effect.system)
+        server = await self.server(tenant_group, effect.system)
         if server is None:
             return Refusal("connector_unavailable", f"no MCP server {effect.system!r} is declared; sync one")
-        tool = next((tool for tool in server.tools if tool.name == effect.tool), None)
+        tool = tool_of(server, effect)
         if tool is None:
             return Refusal(
                 "connector_unavailable", f"the MCP server {effect.system!r} declares no tool {effect.tool!r}"
             )
-        arguments = await self._arguments(tenant_group, effect.arguments)
-        if arguments is None:
+        given = await self.arguments(tenant_group, effect.arguments)
+        if given is None:
             return Refusal("missing_data", "the arguments are not in the record")
         grant = await self._grants.secret(tenant_group, effect.owner, server)
         if isinstance(grant, Refusal):
             return grant
         try:
+            address = self.address(server, grant=grant)
+        except Unavailable as error:
+            return Refusal("connector_unavailable", error.message)
+        named = tool.idempotency_argument
+        arguments = given if named is None else {**given, named: idempotency_key(effect)}
+        return Call(address=address, tool=tool, given=given, arguments=arguments)
+
+    async def server(self, tenant_group: UUID, system: str) -> ServerSynced | None:
+        """The server that is declared under a name now."""
+        server_id = ids.server(tenant_group, system)
+        found = await self._store.events("definition", [server_id], tenant_group=tenant_group)
+        state = definition.CATEGORY.fold(tuple(recorded.event for recorded in found.get(server_id, ())))
+        return state.current if isinstance(state.current, ServerSynced) else None
+
+    async def arguments(self, tenant_group: UUID, ref: BlobRef) -> JsonObject | None:
+        """An effect's own arguments; None when they are not in the record."""
+        content = (await self._store.blobs(tenant_group, [ref.digest])).get(ref.digest)
+        value = json.loads(content) if content is not None else None
+        return value if isinstance(value, dict) else None
+
+    def address(self, server: ServerSynced, *, grant: str | None = None) -> Address:
+        """Where a server is called, with the secrets that its declaration names and a grant in place of its own.
+
+        Raises:
+            contracts.errors.Unavailable: a secret is missing or of no use, or its command may not be started here.
+        """
+        if server.transport == "streamable_http":
             assert server.url_ref is not None, "a server over HTTP has an address"
             url = self._secrets.require(server.url_ref)
             token = grant
             if token is None and server.token_ref is not None:
                 token = self._secrets.require(server.token_ref)
-        except Unavailable as error:
-            return Refusal("connector_unavailable", error.message)
-        if token is not None and not BEARABLE.fullmatch(token):
-            # The HTTP library would quote it in its refusal.
-            return Refusal(
-                "connector_unavailable", f"the token for the MCP server {effect.system!r} is no bearer token"
+            if token is not None and not BEARABLE.fullmatch(token):
+                # The HTTP library would quote it in its refusal.
+                raise Unavailable(
+                    "server.token", f"the token for the MCP server {server.server_id!r} is no bearer token"
+                )
+            return Http(url, token)
+        if server.command[0] not in self._commands:
+            raise Unavailable(
+                "server.command",
+                f"the command {server.command[0]!r} of the MCP server {server.server_id!r} is none that may be started "
+                "here; add it to MINUTEBOOK_MCP_COMMANDS of the effects service, if it is to be trusted",
             )
-        return Call(url=url, token=token, tool=tool, arguments=arguments)
+        env = {name: self._secrets.require(ref) for name, ref in server.env.items()}
+        if grant is not None and server.grant_env is not None:
+            env[server.grant_env] = grant
+        return Stdio(server.command, env)
 
     async def _judge_owner(self, tenant_group: UUID, user_id: UUID, email: str) -> Refusal | None:
         found = await self._store.events("identity", [user_id], tenant_group=tenant_group)
@@ -108,64 +156,11 @@ class Connectors:
             return None
         return Refusal("missing_data", f"the run's owner {email} is no active user, so nothing is written for it")
 
-    async def _server(self, tenant_group: UUID, system: str) -> ServerSynced | None:
-        server_id = ids.server(tenant_group, system)
-        found = await self._store.events("definition", [server_id], tenant_group=tenant_group)
-        state = definition.CATEGORY.fold(tuple(recorded.event for recorded in found.get(server_id, ())))
-        return state.current if isinstance(state.current, ServerSynced) else None
 
-    async def _arguments(self, tenant_group: UUID, ref: BlobRef) -> JsonObject | None:
-        content = (await self._store.blobs(tenant_group, [ref.digest])).get(ref.digest)
-        value = json.loads(content) if content is not None else None
-        return value if isinstance(value, dict) else None
-
-
-def meta_of(effect: State) -> JsonObject:
-    """What travels beside a call's arguments: the effect's key, for targets that know it again, run and trace."""
-    meta: JsonObject = {
-        "minutebook/idempotency-key": f"{effect.run_id}:{effect.key}",
-        "minutebook/run": str(effect.run_id),
-    }
-    traceparent = current_traceparent()
-    return meta if traceparent is None else {**meta, "traceparent": traceparent}
-
-
-def verdict(outcome: Outcome, *, call: Call, claim: UUID) -> Finish | Fail | Doubt:
-    """What is reported of a call. Only what was surely not sent is `connector_unavailable`; unknown is in doubt."""
-    match scrubbed(outcome, (call.token, call.url)):
-        case Answered(content=content):
-            response, blobs = _response(content)
-            return Finish(claim=claim, reference=_reference(call.tool, content), response=response, blobs=blobs)
-        case ToolError(message=message):
-            return Fail(claim=claim, failure_class="default", message=message[:MESSAGE_CHARS_MAX])
-        case RejectedByServer(code=code, message=message):
-            told = f"the server refused the call ({code}): {message}"
-            return Fail(claim=claim, failure_class="default", message=told[:MESSAGE_CHARS_MAX])
-        case NotSent(reason=reason):
-            told = f"the call was not sent: {reason}"
-            return Fail(claim=claim, failure_class="connector_unavailable", message=told[:MESSAGE_CHARS_MAX])
-        case Unknown(reason=reason):
-            return Doubt(claim=claim, reason=reason[:MESSAGE_CHARS_MAX])
-        case never:
-            assert_never(never)
-
-
-def _response(content: JsonValue) -> tuple[BlobRef, dict[str, bytes]]:
-    """The response as it is kept. The write is done by now: what cannot be kept whole must not undo that."""
-    try:
-        ref, data = blob(content)
-    except Malformed:
-        ref, data = blob({"not_kept": "the response is not JSON"})
-    if ref.bytes > RESPONSE_BYTES_MAX:
-        ref, data = blob({"not_kept": f"the response has {ref.bytes} bytes; at most {RESPONSE_BYTES_MAX} are kept"})
-    return ref, {ref.digest: data}
-
-
-def _reference(tool: ToolDeclaration, content: JsonValue) -> str | None:
-    """The record's reference as text, where the tool declares a path to it and the response has it."""
-    if tool.reference is None or not isinstance(content, dict | list):
-        return None
-    found = resolve(tool.reference, content) if isinstance(content, dict) else None
-    if isinstance(found, str | int | float) and not isinstance(found, bool):
-        return str(found)[:REFERENCE_CHARS_MAX]
-    return None
+def tool_of(server: ServerSynced, effect: State) -> ToolDeclaration | None:
+    """The declaration of the effect's tool. A back-link's may be named by a write's alone."""
+    declared = next((tool for tool in server.tools if tool.name == effect.tool), None)
+    if declared is None and effect.kind == "back_link":
+        links = {tool.back_link.tool for tool in server.tools if tool.back_link is not None}
+        return ToolDeclaration(name=effect.tool) if effect.tool in links else None
+    return declared

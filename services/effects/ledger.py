@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -12,23 +12,29 @@ from contracts.errors import MinutebookError, Unavailable
 from contracts.events.effect import EffectInDoubt
 from libs.clock import monotonic
 from libs.domain import lifecycle
-from libs.domain.effect import CATEGORY, Begin, Cancel, Command, Doubt, Fail, State
+from libs.domain.effect import CATEGORY, Begin, Cancel, Command, Doubt, Fail, Finish, State
 from libs.eventstore.port import Loaded, Store
 from libs.faultpoints import faultpoint
 from libs.ids import nonce
-from libs.mcp import Outcome, call_tool
+from libs.mcp import Answered, NotSent, Outcome, call_tool
 from libs.owner import Item, Owner
 from libs.process import actor
 from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import span
-from services.effects.connectors import Call as ToCall
-from services.effects.connectors import Connectors, meta_of, verdict
+from services.effects.connectors import Call, Connectors
+from services.effects.gates import Gates, Server
+from services.effects.links import back_link
+from services.effects.outcomes import meta_of, verdict
 from services.effects.refusal import Refusal
 from services.effects.reports import Reports
-from services.effects.turns import Server, Turn, Turns
+from services.effects.scrubbing import scrubbed
+from services.effects.turns import Turn, Turns
 
-Call = Callable[..., Awaitable[Outcome]]
+CallTool = Callable[..., Awaitable[Outcome]]
 """Makes one tool call, as `libs.mcp.call_tool` does."""
+
+RunUrl = Callable[[UUID], str]
+"""Where people find a run."""
 
 _ACTOR = actor("effects")
 _RUN_OVER: Final = lifecycle.terminal(lifecycle.RUN)
@@ -63,24 +69,35 @@ class Ledger:
         store: Store,
         connectors: Connectors,
         turns: Turns,
+        gates: Gates,
         start_within: timedelta,
-        call: Call = call_tool,
+        margin: timedelta,
+        run_url: RunUrl,
+        call: CallTool = call_tool,
     ) -> None:
         self._owner = owner
         self._store = store
         self._connectors = connectors
         self._call_tool = call
-        self._start_seconds = start_within.total_seconds()
+        self._start_within = start_within
+        self._margin = margin
+        self._run_url = run_url
+        self._gates = gates
         self._reports = Reports(owner)
         self._turns = turns
         self._calls: dict[UUID, _Current] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self._draining = False
+        self._later: asyncio.TimerHandle | None = None
 
     def calling(self, effect_id: UUID) -> bool:
         """Whether a call of this process is under way or not yet reported."""
         return effect_id in self._calls
+
+    def busy(self, server: Server) -> int:
+        """How many calls to a server are under way here."""
+        return self._under_way()[server]
 
     async def begin(self, wanted: Mapping[UUID, int]) -> dict[UUID, MinutebookError]:
         """Begin effects (id → the arm that the run asked for), as many as there are free calls; the others wait here.
@@ -94,21 +111,15 @@ class Ledger:
             load = await self._store.load("effect", dict.fromkeys(idle, 0))
             declared = {i: s for i, s in load.streams.items() if fold(s).status == "declared"}
             restored = await self._restored(declared)
+            turns = [
+                _turn(effect_id, stream, arm=wanted[effect_id], restored=effect_id in restored)
+                for effect_id, stream in declared.items()
+            ]
+            await self._tell_limits({turn.server for turn in turns})
         except Unavailable as error:
             return dict.fromkeys(idle, error)
-        for effect_id, stream in declared.items():
-            assert stream.tenant_group is not None, "what is declared exists"
-            self._turns.wait(
-                Turn(
-                    effect_id,
-                    stream.version,
-                    stream.tenant_group,
-                    fold(stream),
-                    stream.events[0].metadata.traceparent,
-                    arm=wanted[effect_id],
-                    restored=effect_id in restored,
-                )
-            )
+        for turn in turns:
+            self._turns.wait(turn)
         return await self._fill()
 
     async def _restored(self, declared: Mapping[UUID, Loaded]) -> frozenset[UUID]:
@@ -120,9 +131,16 @@ class Ledger:
         era = await self._store.era()
         return frozenset(i for i, run_id in run_of.items() if run_id in older and not _doubted(declared[i], era.number))
 
+    async def _tell_limits(self, servers: Collection[Server]) -> None:
+        """Let the gates hold to what is declared now."""
+        for tenant_group, system in servers:
+            self._gates.of((tenant_group, system), await self._connectors.limits(tenant_group, system))
+
     async def drain(self, within: timedelta) -> None:
         """Begin nothing more and let the calls under way end; what has not ended then is in doubt, and says so."""
         self._draining = True
+        if self._later is not None:
+            self._later.cancel()
         await self._hand_over()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=within.total_seconds())
@@ -156,9 +174,27 @@ class Ledger:
                 # Two messages may have read an effect as declared, and the call of the other one is under way.
                 if turns := [turn for turn in taken if not self.calling(turn.effect_id)]:
                     failures.update(await self._announce(turns))
+            self._come_back()
         return failures
 
-    def _under_way(self) -> Mapping[Server, int]:
+    def _come_back(self) -> None:
+        """Look again when time lets the next one go that a rate or an open breaker holds back."""
+        if self._later is not None:
+            self._later.cancel()
+        at = None if self._draining else self._turns.opens_at()
+        self._later = None if at is None else asyncio.get_running_loop().call_at(at, self._refill)
+
+    def _refill(self) -> None:
+        task = asyncio.create_task(self._fill_freed(), name="effects let go")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _fill_freed(self) -> None:
+        """Fill what has become free. What fails comes back by its wake."""
+        for effect_id, error in (await self._fill()).items():
+            _log.warning("effect not begun", effect_id=str(effect_id), code=error.code)
+
+    def _under_way(self) -> Counter[Server]:
         return Counter(call.server for call in self._calls.values())
 
     async def _announce(self, turns: Sequence[Turn]) -> dict[UUID, MinutebookError]:
@@ -182,11 +218,11 @@ class Ledger:
             [
                 self._item(
                     call.effect_id,
-                    Begin(claim=call.claim, arm=turn.arm, restored=turn.restored),
+                    self._begin(turn, call, to_call),
                     call.traceparent,
                     None if turn.restored else call.claim,
                 )
-                for turn, call in zip(turns, calls, strict=True)
+                for turn, call, to_call in zip(turns, calls, resolved, strict=True)
             ]
         )
         faultpoint("effect.pending")
@@ -208,6 +244,12 @@ class Ledger:
         if refused:
             failures.update(await self._stand_back(refused))
         return failures
+
+    def _begin(self, turn: Turn, call: _Current, to_call: Call | Refusal) -> Begin:
+        """The announcement. Its call starts in time or not at all, is given up at its timeout, and then is over."""
+        takes = to_call.timeout if isinstance(to_call, Call) else timedelta(0)
+        within = self._start_within + takes + self._margin
+        return Begin(claim=call.claim, arm=turn.arm, over_within=within, restored=turn.restored)
 
     async def _stand_back(self, effect_ids: Sequence[UUID]) -> dict[UUID, MinutebookError]:
         """The run does not allow a write now. Over: cancelled for good. Suspended or failed: wait for it, unwatched."""
@@ -249,10 +291,9 @@ class Ledger:
             )
         finally:
             del self._calls[call.effect_id]
-        for effect_id, error in (await self._fill()).items():
-            _log.warning("effect not begun", effect_id=str(effect_id), code=error.code)
+        await self._fill_freed()
 
-    async def _call(self, call: _Current, effect: State, resolved: ToCall | Refusal) -> Command:
+    async def _call(self, call: _Current, effect: State, resolved: Call | Refusal) -> Command:
         try:
             with span("effect.call", traceparent=call.traceparent, attributes={"effect.tool": effect.tool}):
                 return await self._make(call, effect, resolved)
@@ -260,23 +301,41 @@ class Ledger:
             _log.exception("call failed in our own code", effect_id=str(call.effect_id))
             return _interrupted(call, f"{type(error).__name__} while calling; see the log")
 
-    async def _make(self, call: _Current, effect: State, resolved: ToCall | Refusal) -> Command:
+    async def _make(self, call: _Current, effect: State, resolved: Call | Refusal) -> Command:
         if isinstance(resolved, Refusal):
             return Fail(claim=call.claim, failure_class=resolved.failure_class, message=resolved.message)
-        if monotonic() - call.announced_at > self._start_seconds:
+        if monotonic() - call.announced_at > self._start_within.total_seconds():
             # This process may have been frozen, and somebody may have settled the effect meanwhile.
             return _not_sent(call, "not started in time")
         call.sent = True
         outcome = await self._call_tool(
-            url=resolved.url,
-            token=resolved.token,
+            resolved.address,
             tool=resolved.tool.name,
             arguments=resolved.arguments,
             meta=meta_of(effect),
             timeout=resolved.timeout,
         )
         faultpoint("effect.called")
-        return verdict(outcome, call=resolved, claim=call.claim)
+        self._gates.of(call.server).note(sent=not isinstance(outcome, NotSent))
+        outcome = scrubbed(outcome, resolved.secrets)
+        report = verdict(outcome, tool=resolved.tool, claim=call.claim)
+        if not isinstance(report, Finish) or not isinstance(outcome, Answered):
+            return report
+        link, arguments = back_link(
+            call.effect_id,
+            effect,
+            tool=resolved.tool,
+            arguments=resolved.given,
+            reference=report.reference,
+            response=outcome.content,
+            run_url=self._run_url_of(effect),
+        )
+        blobs = {**report.blobs, **arguments}
+        return report.model_copy(update={"effect_id": call.effect_id, "back_link": link, "blobs": blobs})
+
+    def _run_url_of(self, effect: State) -> str:
+        assert effect.run_id is not None, "an effect that exists is of a run"
+        return self._run_url(effect.run_id)
 
     @staticmethod
     def _item(
@@ -295,6 +354,19 @@ class Ledger:
 def fold(stream: Loaded) -> State:
     """The effect that a loaded stream adds up to."""
     return CATEGORY.fold(tuple(recorded.event for recorded in stream.events))
+
+
+def _turn(effect_id: UUID, stream: Loaded, *, arm: int, restored: bool) -> Turn:
+    assert stream.tenant_group is not None, "what is declared exists"
+    return Turn(
+        effect_id,
+        stream.version,
+        stream.tenant_group,
+        fold(stream),
+        stream.events[0].metadata.traceparent,
+        arm=arm,
+        restored=restored,
+    )
 
 
 def _doubted(stream: Loaded, era: int) -> bool:

@@ -7,12 +7,10 @@ from typing import Final
 from uuid import UUID
 
 from libs.domain.effect import State
+from services.effects.gates import Gates, Server
 
 WAITING_MAX: Final = 10_000
 """Effects that wait here for a free call. Those beyond it come back by their wake."""
-
-Server = tuple[UUID, str]
-"""A tenant group, and the name under which it declared the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +34,12 @@ class Turn:
 
 
 class Turns:
-    """Effects that wait for a free call, in a queue per server."""
+    """Effects that wait for a free call, in a queue per server, and behind its gate."""
 
-    def __init__(self, *, calls_max: int, calls_per_server_max: int, waiting_max: int = WAITING_MAX) -> None:
+    def __init__(
+        self, *, calls_max: int, calls_per_server_max: int, gates: Gates, waiting_max: int = WAITING_MAX
+    ) -> None:
+        self._gates = gates
         self._calls_max = calls_max
         self._calls_per_server_max = calls_per_server_max
         self._waiting_max = waiting_max
@@ -61,10 +62,11 @@ class Turns:
         busy = Counter(under_way)
         taken: list[Turn] = []
         while busy.total() < self._calls_max:
-            free = (server for server in self._queues if busy[server] < self._calls_per_server_max)
+            free = (server for server in self._queues if self._admits(server, busy[server]))
             server = next(free, None)
             if server is None:
                 break
+            self._gates.of(server).enter()
             queue = self._queues.pop(server)
             taken.append(queue.popitem(last=False)[1])
             busy[server] += 1
@@ -72,6 +74,14 @@ class Turns:
                 self._queues[server] = queue  # behind the other servers
         self._waiting -= len(taken)
         return taken
+
+    def opens_at(self) -> float | None:
+        """When time alone lets the next one go that waits behind a gate."""
+        moments = (self._gates.of(server).opens_at() for server in self._queues)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _admits(self, server: Server, busy: int) -> bool:
+        return self._gates.of(server).admits(busy, at_most=self._calls_per_server_max)
 
     def give_up(self) -> list[Turn]:
         """All that wait, who do not wait here any more."""

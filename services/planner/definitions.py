@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from uuid import UUID
 
 from contracts import ids
-from contracts.base import Principal
-from contracts.commands import PromoteDefinition, SyncDefinitions
+from contracts.base import JsonObject, Principal
+from contracts.commands import PromoteDefinition, ServerListing, SyncDefinitions
 from contracts.errors import MinutebookError, Rejected
 from contracts.replies import DefinitionChanged, DefinitionsSynced, SyncedThing
 from libs.canonical import blob
@@ -17,18 +17,21 @@ from libs.language.loader import load_folder
 from libs.language.model import Bundle, Channel, Folder, Server, Source
 from libs.owner import Item, Owner, Publisher
 
-Loader = Callable[[Mapping[str, str]], Awaitable[Folder]]
+Listed = Mapping[str, Mapping[str, JsonObject]]
+"""What servers say of their tools: server → tool → JSON Schema of the arguments."""
+
+Loader = Callable[[Mapping[str, str], Listed], Awaitable[Folder]]
 """Checks a folder as `libs.language.loader.load_folder` does."""
 
 
-async def load_here(files: Mapping[str, str]) -> Folder:
+async def load_here(files: Mapping[str, str], listed: Listed) -> Folder:
     """Check a folder at once, which holds up everything else in the process for as long as it takes."""
-    return load_folder(files)
+    return load_folder(files, listed=listed)
 
 
-async def load_in_a_thread(files: Mapping[str, str]) -> Folder:
+async def load_in_a_thread(files: Mapping[str, str], listed: Listed) -> Folder:
     """Check a folder beside everything else that the process does."""
-    return await asyncio.to_thread(load_folder, files)
+    return await asyncio.to_thread(load_folder, files, listed=listed)
 
 
 class Definitions:
@@ -49,7 +52,8 @@ class Definitions:
         """
         if not is_administrator(ask.principal):
             raise Rejected("definition.not_yours", "definitions are synced by administrators", status=403)
-        things = _things(await self._load(ask.files))
+        listed = {server: one.tools for server, one in ask.listings.items() if one.tools is not None}
+        things = _things(await self._load(ask.files, listed))
         items = [self._item(ask, thing) for thing in things]
         results = await self._owner.handle(items)
         synced = []
@@ -60,7 +64,7 @@ class Definitions:
             synced.append(
                 SyncedThing.model_validate({"kind": kind, "id": id_, "hash": thing.hash, "changed": result.changed})
             )
-        return DefinitionsSynced(synced=tuple(synced))
+        return DefinitionsSynced(synced=tuple(synced), warnings=_warnings(ask.listings))
 
     async def promote(self, ask: PromoteDefinition) -> DefinitionChanged:
         """Let every new run take a version that was declared before.
@@ -99,6 +103,16 @@ class Definitions:
             tenant=ask.principal.tenant,
             traceparent=ask.traceparent,
         )
+
+
+def _warnings(listings: Mapping[str, ServerListing]) -> tuple[str, ...]:
+    """What could not be checked."""
+    return tuple(
+        f"mcp/{server}.yaml: its tools and their arguments were not checked, since the server was not asked: "
+        f"{listing.unreachable}"
+        for server, listing in sorted(listings.items())
+        if listing.unreachable is not None
+    )
 
 
 def _things(folder: Folder) -> list[Bundle | Source | Server | Channel]:

@@ -21,6 +21,9 @@ BUNDLES_CACHED_MAX: Final = 200
 ARTEFACTS_CACHED_BYTES_MAX: Final = 64 * 1024 * 1024
 TOLD_CACHED_CHARS_MAX: Final = 16 * 1024 * 1024
 
+_MAY_WRITE_AGAIN: Final = frozenset({"retrying", "failed", "waiting"})
+"""States of steps whose next plan may arm their effect once more."""
+
 
 class EvidenceReader:
     """Reads evidence for a batch of runs with one query per kind. What content addresses name is cached."""
@@ -68,7 +71,7 @@ class EvidenceReader:
                 Evidence(
                     tenant_group=group,
                     bundle=bundle,
-                    children={i: children[i] for i in _open_ids(state) if i in children},
+                    children={i: children[i] for i in _ids(state) if i in children},
                     artefacts=_Parsed({d: content[group][d] for d in _digests(state, children) if d in content[group]}),
                     verdict=verdicts.get(run_id),
                     told=self._told,
@@ -170,9 +173,16 @@ class _Parsed(Mapping[str, JsonValue]):
 def children(state: State) -> list[tuple[str, UUID]]:
     """The streams, by category, on which the next step of a run depends."""
     return [
-        (category, record.open_id)
-        for record in state.steps.values()
-        if record.open_id is not None and (category := _category(record)) is not None
+        *(
+            (category, record.open_id)
+            for record in state.steps.values()
+            if record.open_id is not None and (category := _category(record)) is not None
+        ),
+        *(
+            ("effect", record.effect_id)
+            for record in state.steps.values()
+            if record.effect_id is not None and record.status in _MAY_WRITE_AGAIN
+        ),
     ]
 
 
@@ -198,8 +208,9 @@ def _category(record: StepRecord) -> str | None:
             return None
 
 
-def _open_ids(state: State) -> list[UUID]:
-    return [record.open_id for record in state.steps.values() if record.open_id is not None]
+def _ids(state: State) -> set[UUID]:
+    ids = (each for record in state.steps.values() for each in (record.open_id, record.effect_id))
+    return {each for each in ids if each is not None}
 
 
 def _digests(state: State, children: Mapping[UUID, Any]) -> Iterable[str]:

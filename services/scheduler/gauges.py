@@ -45,15 +45,24 @@ STATE_AFTER: Final[Mapping[str, tuple[str, str]]] = {
     "effect.succeeded": ("effect", "succeeded"),
     "effect.failed": ("effect", "failed"),
     "effect.in_doubt": ("effect", "in_doubt"),
+    "effect.settled.landed": ("effect", "succeeded"),
+    "effect.settled.not_landed": ("effect", "failed"),
+    "effect.settled.try_again": ("effect", "declared"),
     "effect.cancelled": ("effect", "cancelled"),
 }
-"""Which facts change a state, and to which, whatever the state was before. Parking says on what it waits."""
+"""Which facts change a state, and to which, whatever the state was before.
+
+Parking says on what it waits, and settling with which verdict.
+"""
 
 _UNKNOWN: Final = ("", "")
 """The state after a fact that only a newer release knows."""
 
 _TYPES: Final = sorted({kind if kind.count(".") == 1 else kind.rpartition(".")[0] for kind in STATE_AFTER})
-_KIND: Final = "e.type || case when e.type = 'run.parked' then '.' || (e.payload ->> 'on') else '' end"
+_KIND: Final = (
+    "e.type || case e.type when 'run.parked' then '.' || (e.payload ->> 'on')"
+    " when 'effect.settled' then '.' || (e.payload ->> 'verdict') else '' end"
+)
 _ENDLESS: Final = str(2**64 - 1)
 
 _BOUND: Final = """

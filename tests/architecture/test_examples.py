@@ -37,6 +37,7 @@ from libs.language.rules import STEPS_MAX
 from libs.language.scalars import DURATION_MAX, ID, KEY, ROLE, TEXT_CHARS_MAX
 from libs.language.shapes import Shape
 from libs.language.syntax import EXPRESSION_CHARS_MAX
+from libs.language.templates import BACK_LINK_ROOTS
 from libs.language.variants import VARIANTS_MAX
 from minutebook.cli.session import Exit
 from minutebook.models.states import DecisionOutcome, FailureAction, FailureClass
@@ -154,7 +155,7 @@ def test_the_gates_that_are_shown_are_expressions() -> None:
 def test_the_templates_that_are_named_are_the_ones_there_are() -> None:
     text = (ROOT / "docs/definitions.md").read_text("utf-8")
     roots = {path.partition(".")[0] for _, path in placeholders(text)}
-    assert roots == {*ROOTS, *ITEM_ROOTS}
+    assert roots == {*ROOTS, *ITEM_ROOTS, *BACK_LINK_ROOTS}
 
 
 @pytest.mark.parametrize("example", of("json"))

@@ -41,7 +41,8 @@ union all select 'ready', count(*) from ready
 union all select 'deliveries', count(*) from deliveries
 """
 _EFFECTS: Final = """
-select e.stream_id, e.run_id, e.key, e.state, p.at as pending_at, e.wake_at
+select e.stream_id, e.run_id, e.key || case e.kind when 'write' then '' else ':' || e.kind end as key, e.state, e.kind,
+  p.at as pending_at, e.wake_at
 from effect_heads e left join lateral (
   select extract(epoch from (payload->>'at')::timestamptz)::float8 as at from workflow_history h
   where h.stream_id = e.stream_id and h.type = 'effect.pending' order by version desc limit 1) p on true
@@ -126,7 +127,7 @@ def _accepted_runs(accepted: Mapping[UUID, str], runs: Mapping[UUID, Any]) -> It
 
 def _ends(runs: Mapping[UUID, Any], effects: Sequence[Any]) -> Iterable[str]:
     """Every run is completed, or suspended because its write is in doubt."""
-    doubted = {effect["run_id"] for effect in effects if effect["state"] == "in_doubt"}
+    doubted = {effect["run_id"] for effect in effects if (effect["state"], effect["kind"]) == ("in_doubt", "write")}
     for run_id, run in runs.items():
         good = run["state"] == "completed" and run["outcome"] == "succeeded" and run_id not in doubted
         if not good and not (run["state"] == "suspended" and run_id in doubted):

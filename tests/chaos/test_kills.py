@@ -25,7 +25,7 @@ from tests.chaos.ground import Ground, open_ground
 from tests.chaos.judge import judge
 from tests.chaos.people import People
 from tests.chaos.storm import settle
-from tests.support.effects import World, open_world
+from tests.support.effects import OVER_WITHIN, World, open_world
 from tests.support.postgres import Database
 from tests.support.record import eventually
 
@@ -123,7 +123,7 @@ async def test_the_write_path_by_force(world: World, tmp_path: Path) -> None:
         return [await world.record.state(effect.CATEGORY, effect_id) for effect_id in effects]
 
     await eventually(begun, within=timedelta(seconds=30))
-    await world.record.shift(effect.OVERDUE_AFTER)
+    await world.record.shift(OVER_WITHIN)
 
     async def settled() -> bool:
         """What the last life itself is calling is not doubted: it ends by its answer."""

@@ -11,7 +11,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, ImageContent
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from libs.mcp import Answered, NotSent, Outcome, RejectedByServer, Unknown, call_tool
+from libs.mcp import Answered, Http, NotSent, Outcome, RejectedByServer, Unknown, call_tool
 from services.dev.http import RunningHttp, serve
 
 
@@ -79,9 +79,7 @@ def answering(app: ASGIApp, *, status: int, methods: set[str]) -> ASGIApp:
 
 
 async def call(server: RunningHttp, tool: str) -> Outcome:
-    return await call_tool(
-        url=f"{server.url}/mcp", token=None, tool=tool, arguments={}, meta={}, timeout=timedelta(seconds=10)
-    )
+    return await call_tool(Http(f"{server.url}/mcp"), tool=tool, arguments={}, meta={}, timeout=timedelta(seconds=10))
 
 
 @pytest_asyncio.fixture(params=["modern", "handshake"])
@@ -148,6 +146,6 @@ async def test_a_bare_status_to_the_handshake_means_that_nothing_was_sent(status
 
 @pytest.mark.parametrize("url", ["", "not an address", "ftp://example.com/mcp", "http://127.0.0.1:1/mcp"])
 async def test_an_address_that_leads_nowhere_means_not_sent(url: str) -> None:
-    outcome = await call_tool(url=url, token="t0ken", tool="x", arguments={}, meta={}, timeout=timedelta(seconds=5))
+    outcome = await call_tool(Http(url, "t0ken"), tool="x", arguments={}, meta={}, timeout=timedelta(seconds=5))
     assert isinstance(outcome, NotSent)
     assert "t0ken" not in outcome.reason

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from libs.mcp import Answered, NotSent, Outcome, RejectedByServer, ToolError, Unknown, call_tool
+from libs.mcp import Answered, Http, NotSent, Outcome, RejectedByServer, ToolError, Unknown, call_tool
 from services.dev.http import RunningHttp, serve
 from services.dev.sandbox_mcp import Fault, Sandbox, sandbox
 
@@ -29,8 +29,7 @@ class Target:
         self, *, tool: str = "create_pull_request", token: str | None = "t0ken", timeout: float = 10
     ) -> Outcome:
         return await call_tool(
-            url=f"{self.server.url}/mcp",
-            token=token,
+            Http(f"{self.server.url}/mcp", token),
             tool=tool,
             arguments=dict(ARGUMENTS),
             meta=META,
@@ -95,8 +94,7 @@ async def test_nobody_there_means_not_sent() -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     outcome = await call_tool(
-        url=f"http://127.0.0.1:{port}/mcp",
-        token=None,
+        Http(f"http://127.0.0.1:{port}/mcp"),
         tool="create_pull_request",
         arguments={},
         meta={},
@@ -114,7 +112,7 @@ async def test_a_server_that_takes_the_connection_and_says_nothing_means_not_sen
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     outcome = await call_tool(
-        url=f"http://127.0.0.1:{port}/mcp", token=None, tool="x", arguments={}, meta={}, timeout=timedelta(seconds=0.3)
+        Http(f"http://127.0.0.1:{port}/mcp"), tool="x", arguments={}, meta={}, timeout=timedelta(seconds=0.3)
     )
     assert isinstance(outcome, NotSent)
     server.close()

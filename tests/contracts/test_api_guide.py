@@ -149,8 +149,8 @@ def test_the_commands_are_those_of_the_command_line() -> None:
         theirs = {name for above, name in offered if above == group.name}
         assert told[str(group.name)] == set(names(group.typer_instance)) | theirs
     assert set(told) == {
-        "runs", "definitions", "events", "schedules", "decisions", "delegations", "notices", "grants", "users", "audit",
-        "deadletters",
+        "runs", "definitions", "effects", "events", "schedules", "decisions", "delegations",
+        "notices", "grants", "users", "audit", "deadletters",
     }  # fmt: skip
 
 

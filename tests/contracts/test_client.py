@@ -67,6 +67,12 @@ CALLS: Mapping[str, tuple[Callable[[Client], Any], str]] = {
     "notices": (lambda c: c.notices(run=RUN, state=["in_doubt", "failed"], channel="ops"), "NoticeView"),
     "retry_notice": (lambda c: c.retry_notice(EVENT, idempotency_key="k"), "NoticeChanged"),
     "channels": (lambda c: c.channels(), "ChannelView"),
+    "effect": (lambda c: c.effect(EVENT), "EffectView"),
+    "settle_effect": (
+        lambda c: c.settle_effect(EVENT, "landed", reference="FERRY-1", comment="Seen.", idempotency_key="k"),
+        "EffectSettled",
+    ),
+    "probe_effect": (lambda c: c.probe_effect(EVENT, idempotency_key="k"), "EffectSettled"),
     "events": (lambda c: c.events(source="jira", unmatched=True), "EventSummary"),
     "event": (lambda c: c.event(EVENT), "EventView"),
     "replay_event": (lambda c: c.replay_event(EVENT, idempotency_key="k"), "EventRouted"),

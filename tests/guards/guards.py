@@ -23,7 +23,8 @@ class Guard:
 
 
 _OWNER: Final = "libs/owner/owner.py"
-_EFFECT: Final = "libs/domain/effect.py"
+_EFFECT: Final = "libs/domain/effect/decide.py"
+_SETTLING: Final = "libs/domain/effect/settling.py"
 _STATEMENTS: Final = "libs/eventstore/statements.py"
 _TAIL: Final = "libs/eventstore/tail.py"
 _CLAIMS: Final = "libs/eventstore/claims.py"
@@ -104,8 +105,8 @@ GUARDS: Final[tuple[Guard, ...]] = (
         (
             Change(
                 _EFFECT,
-                'if state.status != "declared":\n                return NOTHING\n            guards',
-                'if state.status not in {"declared", "pending"}:\n                return NOTHING\n            guards',
+                'if state.status != "declared":\n        return NOTHING\n    assert',
+                'if state.status not in {"declared", "pending"}:\n        return NOTHING\n    assert',
             ),
             Change(
                 "services/effects/ledger.py",
@@ -183,7 +184,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
         (
             Change(
                 "services/effects/ledger.py",
-                "if monotonic() - call.announced_at > self._start_seconds:",
+                "if monotonic() - call.announced_at > self._start_within.total_seconds():",
                 "if False:",
             ),
         ),
@@ -193,15 +194,31 @@ GUARDS: Final[tuple[Guard, ...]] = (
         ),
     ),
     Guard(
-        "No verdict before the call's timeout plus a margin",
-        (Change(_EFFECT, " or now < _overdue_at(state, now):", ":"),),
+        "What was announced is not doubted before the call's timeout plus a margin",
+        (Change(_EFFECT, " or not is_over(state, now):", ":"),),
         (_EFFECTS + "test_what_a_crash_left_pending_is_in_doubt_once_no_call_can_be_under_way",),
+    ),
+    Guard(
+        "No verdict before the call's timeout plus a margin",
+        (Change(_SETTLING, "if not is_over(state, now):", "if False:"),),
+        ("tests/unit/test_effect_settling.py::test_no_verdict_before_the_call_is_over_everywhere",),
+    ),
+    Guard(
+        "What a look found says nothing of a call that was made since",
+        (
+            Change(
+                _SETTLING,
+                "(command.claim, command.look) != (state.claim, state.looks + 1)",
+                "False",
+            ),
+        ),
+        ("tests/unit/test_effect_settling.py::test_a_look_at_another_call_or_from_before_another_look_says_nothing",),
     ),
     Guard(
         "A reply that never came is in doubt, never connector_unavailable",
         (
             Change(
-                "services/effects/connectors.py",
+                "services/effects/outcomes.py",
                 "return Doubt(claim=claim, reason=reason[:MESSAGE_CHARS_MAX])",
                 'return Fail(claim=claim, failure_class="connector_unavailable", message=reason)',
             ),
@@ -354,7 +371,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
     ),
     Guard(
         "Only what can be called at once is announced",
-        (Change("services/effects/turns.py", "if busy[server] < self._calls_per_server_max", "if True"),),
+        (Change("services/effects/turns.py", "if self._admits(server, busy[server])", "if True"),),
         (_EFFECTS + "test_only_what_is_called_at_once_is_announced",),
     ),
     Guard(

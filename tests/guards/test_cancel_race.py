@@ -14,7 +14,7 @@ from libs.domain import effect, run
 from libs.ids import nonce
 from libs.owner import Item, Owner, Publisher
 from libs.process import actor
-from tests.support.effects import World, open_world
+from tests.support.effects import OVER_WITHIN, World, open_world
 from tests.support.postgres import Database
 from tests.support.record import ListeningBus
 
@@ -39,7 +39,7 @@ async def test_nothing_is_announced_after_a_cancel_was_answered(world: World) ->
 
     async def announce(effect_id: UUID) -> None:
         await asyncio.sleep(spread.uniform(0, SPREAD_SECONDS))
-        begin = effect.Begin(claim=nonce())
+        begin = effect.Begin(over_within=OVER_WITHIN, claim=nonce())
         await owner.handle([Item(stream_id=effect_id, command=begin, actor=actor("effects"), causation=effect_id)])
 
     async def cancel(run_id: UUID, effect_id: UUID) -> bool:

@@ -26,7 +26,7 @@ from libs.eventstore.postgres import PostgresStore
 from services.dev.http import serve
 from services.dev.sandbox_mcp import Fault, sandbox
 from services.effects.app import build
-from tests.support.effects import ARGUMENTS, EMAIL, TOKEN, World, open_world, secrets
+from tests.support.effects import ARGUMENTS, EMAIL, OVER_WITHIN, TOKEN, World, open_world, secrets
 from tests.support.postgres import Database
 from tests.support.record import ListeningBus, eventually
 
@@ -146,16 +146,17 @@ async def test_what_a_crash_left_pending_is_in_doubt_once_no_call_can_be_under_w
     _, bus = await world.service()
     effect_id = await world.declare(await world.run())
     now = await world.record.store.now()
-    pending = EffectPending(at=now, claim=uuid4(), arm=0, over_at=now + effect.OVERDUE_AFTER)
+    pending = EffectPending(at=now, claim=uuid4(), arm=0, over_at=now + OVER_WITHIN)
     await world.record.plant(effect.CATEGORY, effect_id, pending)
     await bus.wake("effects", "effect", effect_id)
     assert (await world.record.state(effect.CATEGORY, effect_id)).status == "pending"
 
-    await world.record.shift(effect.OVERDUE_AFTER)
+    await world.record.shift(OVER_WITHIN)
     assert [due.stream_id for due in await world.record.store.due("effect", limit=10)] == [effect_id]
     await bus.wake("effects", "effect", effect_id)
     assert (await world.record.state(effect.CATEGORY, effect_id)).status == "in_doubt"
     assert world.target.calls() == []
+    await bus.wake("effects", "effect", effect_id)  # no probe is declared: it costs no further wake
     assert await world.record.store.due("effect", limit=10) == []
 
 

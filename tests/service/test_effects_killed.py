@@ -14,7 +14,7 @@ import pytest
 
 from libs.domain import effect
 from libs.faultpoints import VARIABLE
-from tests.support.effects import World, open_world
+from tests.support.effects import OVER_WITHIN, World, open_world
 from tests.support.postgres import Database
 
 _SERVICE: Final = """
@@ -79,7 +79,7 @@ async def test_a_kill_on_the_write_path_leaves_at_most_one_call(world: World, pl
     await bus.tell("effects-history", "effect.declared", effect_id)
     await bus.wake("effects", "effect", effect_id)
     assert (await world.record.state(effect.CATEGORY, effect_id)).status == "pending"
-    await world.record.shift(effect.OVERDUE_AFTER)
+    await world.record.shift(OVER_WITHIN)
     await bus.wake("effects", "effect", effect_id)
     assert (await world.record.state(effect.CATEGORY, effect_id)).status == "in_doubt"
     assert len(world.target.calls()) == calls

@@ -43,6 +43,7 @@ from services.runner.worker import Worker
 from services.scheduler.gauges import Gauges
 from services.scheduler.lease import Lease
 from services.scheduler.wakes import Wakes
+from tests.support.effects import OVER_WITHIN
 from tests.support.metrics import value
 from tests.support.postgres import Database
 from tests.support.record import Record, eventually, open_record
@@ -168,7 +169,7 @@ class Shop:
         await self.record.plant(
             effect.CATEGORY,
             effect_id,
-            EffectPending(at=now, claim=claim, arm=0, over_at=now + effect.OVERDUE_AFTER),
+            EffectPending(at=now, claim=claim, arm=0, over_at=now + OVER_WITHIN),
             verdict,
         )
         await self.wake(self.runs[fate])

@@ -39,6 +39,7 @@ from libs.process.asks import ask
 from services.planner.admissions import TURNED_AWAY_MAX, Admissions
 from services.planner.app import build
 from services.planner.runs import Runs
+from tests.support.effects import OVER_WITHIN
 from tests.support.postgres import Database
 from tests.support.record import ListeningBus, Record, open_record
 
@@ -170,7 +171,7 @@ class World:
 
     async def written(self, run_id: UUID, step: str, response: JsonValue) -> run.State:
         effect_id, now = await self.open(run_id, step), await self.record.store.now()
-        pending = EffectPending(at=now, claim=effect_id, arm=0, over_at=now + effect.OVERDUE_AFTER)
+        pending = EffectPending(at=now, claim=effect_id, arm=0, over_at=now + OVER_WITHIN)
         done = EffectSucceeded(at=now, claim=effect_id, reference=None, response=await self.record.keep(response))
         return await self.tell(run_id, "effect.succeeded", effect.CATEGORY, effect_id, pending, done)
 

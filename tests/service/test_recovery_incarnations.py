@@ -26,6 +26,7 @@ from libs.owner import Publisher
 from services.scheduler.admissions import Admissions
 from services.scheduler.incarnations import OPEN, WOKEN_PER_LOOK_MAX, Incarnations
 from services.scheduler.wakes import OWNERS
+from tests.support.effects import OVER_WITHIN
 from tests.support.postgres import Database
 from tests.support.record import Record, open_record
 
@@ -106,13 +107,11 @@ async def plant_everywhere(record: Record) -> tuple[set[UUID], set[UUID]]:
 
     effects = {
         uuid4(): (declared(now),),
-        uuid4(): (declared(now), EffectPending(at=now, claim=uuid4(), arm=0, over_at=now + effect.OVERDUE_AFTER)),
+        uuid4(): (declared(now), EffectPending(at=now, claim=uuid4(), arm=0, over_at=now + OVER_WITHIN)),
     }
     claim = uuid4()
     done = EffectSucceeded(at=now, claim=claim, reference=None, response=REF)
-    written = {
-        uuid4(): (declared(now), EffectPending(at=now, claim=claim, arm=0, over_at=now + effect.OVERDUE_AFTER), done)
-    }
+    written = {uuid4(): (declared(now), EffectPending(at=now, claim=claim, arm=0, over_at=now + OVER_WITHIN), done)}
     await record.plant_all(effect.CATEGORY, {**effects, **written})
     return {*runs, *decisions, *effects}, {*over, *settled, *written}
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from contracts.base import JsonObject
-from libs.mcp import Answered, NotSent, Outcome, RejectedByServer, call_tool
+from libs.mcp import Answered, Http, NotSent, Outcome, RejectedByServer, call_tool
 from services.dev.http import serve
 from services.dev.sandbox_mcp import Fault, sandbox
 
@@ -16,8 +16,7 @@ from services.dev.sandbox_mcp import Fault, sandbox
 async def open_pull_request(url: str, *, token: str | None = None, **more: str) -> Outcome:
     arguments: JsonObject = {"repo": "acme/shop", "title": "T", "body": "<b>", "head": "h", **more}
     return await call_tool(
-        url=f"{url}/mcp",
-        token=token,
+        Http(f"{url}/mcp", token),
         tool="create_pull_request",
         arguments=arguments,
         meta={"minutebook/idempotency-key": "k"},
@@ -116,7 +115,7 @@ async def test_it_stands_for_a_crm_and_an_issue_tracker_too(
     box = sandbox(tmp_path / "calls.jsonl")
     server = await serve(box.app)
     outcome = await call_tool(
-        url=f"{server.url}/mcp", token=None, tool=tool, arguments=arguments, meta={}, timeout=timedelta(seconds=10)
+        Http(f"{server.url}/mcp"), tool=tool, arguments=arguments, meta={}, timeout=timedelta(seconds=10)
     )
     assert isinstance(outcome, Answered)
     assert isinstance(outcome.content, dict)
@@ -131,7 +130,7 @@ async def test_a_target_that_is_away_is_rehearsed_over_http(tmp_path: Path) -> N
     server = await serve(box.app)
     async with httpx.AsyncClient(base_url=server.url, headers={"authorization": "Bearer t"}) as http:
         assert (await http.put("/faults", json=[{"kind": "away"}])).status_code == 200
-        assert (await http.get("/faults")).json() == [{"kind": "away", "acted": False, "times": 1}]
+        assert (await http.get("/faults")).json() == [{"kind": "away", "acted": False, "times": 1, "tools": []}]
         turned_away = [await open_pull_request(server.url, token="t") for _ in range(2)]
         assert all(isinstance(outcome, NotSent) for outcome in turned_away), turned_away
         assert (await http.put("/faults", json=[{"kind": "on holiday"}])).status_code == 422

@@ -30,7 +30,7 @@ from services.decision.app import build as build_decision
 from services.effects.app import build as build_effects
 from services.ingest.app import build as build_ingest
 from services.scheduler.app import build as build_scheduler
-from tests.support.effects import World, open_world, secrets
+from tests.support.effects import OVER_WITHIN, World, open_world, secrets
 from tests.support.postgres import Database
 from tests.support.record import eventually
 
@@ -105,10 +105,10 @@ async def test_a_hundred_envelopes_of_one_effect_make_one_call(stack: Stack) -> 
 async def test_an_effect_that_a_crash_left_pending_comes_to_its_doubt_by_the_clock_alone(stack: Stack) -> None:
     effect_id = await stack.world.declare(await stack.world.run())
     now = await stack.world.record.store.now()
-    pending = EffectPending(at=now, claim=uuid4(), arm=0, over_at=now + effect.OVERDUE_AFTER)
+    pending = EffectPending(at=now, claim=uuid4(), arm=0, over_at=now + OVER_WITHIN)
     await stack.world.record.plant(effect.CATEGORY, effect_id, pending)
     await stack.start("effects", "scheduler")
-    await stack.world.record.shift(effect.OVERDUE_AFTER)
+    await stack.world.record.shift(OVER_WITHIN)
     await stack.world.until(effect_id, "in_doubt")
     assert stack.world.target.calls() == []
 

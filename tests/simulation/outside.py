@@ -75,7 +75,7 @@ class Target:
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    async def call(self, *, meta: Mapping[str, JsonValue], timeout: Any, **_call: Any) -> Outcome:
+    async def call(self, _server: Any, *, meta: Mapping[str, JsonValue], timeout: Any, **_call: Any) -> Outcome:
         """One tool call, with the outcomes that the real client tells apart."""
         process, world = self._process, self._process.world
         world.step(process, "call the target")

@@ -23,7 +23,7 @@ from libs.ids import mint, nonce
 from libs.mcp import Unknown
 from libs.owner import owner
 from services.effects import app as effects_app
-from services.effects import connectors, ledger
+from services.effects import ledger, outcomes
 from services.effects.handlers import Handlers
 from services.effects.turns import Turn
 from services.ingest.waits import Waits
@@ -128,12 +128,12 @@ def _called_first() -> Sequence[tuple[Any, str, Any]]:
 
 def _doubt_is_failure() -> Sequence[tuple[Any, str, Any]]:
     """A call that was not answered counts as one that was not sent."""
-    judge = connectors.verdict
+    judge = outcomes.verdict
 
-    def sure(outcome: Any, *, call: Any, claim: UUID) -> Any:
+    def sure(outcome: Any, *, tool: Any, claim: UUID) -> Any:
         if isinstance(outcome, Unknown):
             return effect.Fail(claim=claim, failure_class="connector_unavailable", message=outcome.reason)
-        return judge(outcome, call=call, claim=claim)
+        return judge(outcome, tool=tool, claim=claim)
 
     return [(ledger, "verdict", sure)]
 

@@ -38,11 +38,13 @@ from libs.vault import Vault
 from services.decision.app import build as build_decision
 from services.effects.app import build
 from services.effects.connectors import Connectors
+from services.effects.gates import Gates
 from services.effects.grants import Grants
 from services.effects.ledger import Ledger
 from services.effects.turns import Turns
 from services.scheduler.wakes import wake_message
 from tests.simulation.people import GROUP, LEADS, TENANT
+from tests.support.effects import OVER_WITHIN
 from tests.support.runs import bundle_of
 
 DIGEST = BlobRef(digest="0" * 64, bytes=2)
@@ -126,7 +128,7 @@ async def test_a_woken_effect_that_failed_is_armed_again_as_its_run_asked_though
         "effect",
         effect_id,
         f.EffectDeclared(at=at, run_id=run_id, step="w", key="k", system="s", tool="t", arguments=DIGEST, owner=OWNER),
-        f.EffectPending(at=at, claim=claim, arm=0, over_at=at + effect.OVERDUE_AFTER),
+        f.EffectPending(at=at, claim=claim, arm=0, over_at=at + OVER_WITHIN),
         f.EffectFailed(at=at, claim=claim, failure_class="connector_unavailable", message="nobody listens"),
     )
     settings = Settings(postgres_dsn="postgresql://nowhere", nats_url="nats://nowhere")
@@ -241,19 +243,23 @@ async def test_a_second_message_of_an_effect_does_not_take_the_place_of_its_call
     await bus.start()
     calls = asyncio.Queue[None]()
 
-    async def never_answers(**_call: object) -> Outcome:
+    async def never_answers(_server: object, **_call: object) -> Outcome:
         calls.put_nowait(None)
         await asyncio.Event().wait()
         raise AssertionError
 
+    gates = Gates()
     ledger = Ledger(
         owner=Owner(effect.CATEGORY, effect.decide, store=store, publisher=Publisher(bus, store)),
         store=store,
         connectors=Connectors(
             store, Secrets(overrides={"url": "http://target"}), Grants(store, Vault(None, Sealing(Secrets())))
         ),
-        turns=Turns(calls_max=8, calls_per_server_max=8),
+        turns=Turns(calls_max=8, calls_per_server_max=8, gates=gates),
+        gates=gates,
         start_within=timedelta(seconds=5),
+        margin=timedelta(seconds=10),
+        run_url=str,
         call=never_answers,
     )
 

@@ -34,6 +34,9 @@ GRANTED: Final = "Sam, by a grant"
 
 SEALING_KEY: Final = new_key()
 
+OVER_WITHIN: Final = timedelta(seconds=150)
+"""When a planted call is over: later than any that a service here announces."""
+
 
 def secrets(url: str) -> dict[str, str]:
     """What the service needs to call the server at `url`, and to open grants."""

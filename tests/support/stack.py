@@ -254,10 +254,20 @@ class Dev:
         return self.ended(run_id)
 
     def calls(self, run_id: str) -> list[Any]:
-        """The calls of this run that reached the code host."""
+        """The writes of this run that reached the code host."""
+        return self._called(run_id, "write")
+
+    def links(self, run_id: str) -> list[Any]:
+        """The back-links to this run that reached the code host."""
+        return self._called(run_id, "back_link")
+
+    def _called(self, run_id: str, kind: str) -> list[Any]:
         file = Path(self.file["sandbox_calls"])
         lines = file.read_text().splitlines() if file.exists() else []
-        return [call for line in lines if (call := json.loads(line))["meta"].get("minutebook/run") == run_id]
+        told = ((call, call["meta"]) for line in lines if (call := json.loads(line)))
+        return [
+            call for call, meta in told if (meta.get("minutebook/run"), meta.get("minutebook/kind")) == (run_id, kind)
+        ]
 
     def target_fails(self, *faults: Mapping[str, Any]) -> None:
         """Let these befall the calls to the systems that are written to; none lets them go well again."""

@@ -21,9 +21,8 @@ from libs.canonical import blob
 from libs.domain import lifecycle
 from libs.domain.core import NOTHING, Guard
 from libs.domain.effect import (
-    CALL_TIMEOUT_MAX,
     CATEGORY,
-    OVERDUE_AFTER,
+    DECLARED_WATCHDOG,
     Begin,
     Cancel,
     Command,
@@ -31,13 +30,15 @@ from libs.domain.effect import (
     Expire,
     Fail,
     Finish,
-    Look,
     Rearm,
+    Rest,
     State,
     decide,
 )
 
 NOW = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
+OVER_WITHIN = timedelta(seconds=45)
+LATER = NOW + OVER_WITHIN
 RUN, CLAIM, OTHER = uuid4(), uuid4(), uuid4()
 RESPONSE, RESPONSE_BYTES = blob({"html_url": "https://example.com/pull/7"})
 BLOBS = {RESPONSE.digest: RESPONSE_BYTES}
@@ -52,7 +53,7 @@ DECLARED = EffectDeclared(
     arguments=blob({"title": "A title"})[0],
     owner=UserRef(id=uuid4(), email="sam@example.com"),
 )
-PENDING = EffectPending(at=NOW, claim=CLAIM, arm=0, over_at=NOW + OVERDUE_AFTER)
+PENDING = EffectPending(at=NOW, claim=CLAIM, arm=0, over_at=NOW + OVER_WITHIN)
 FAILED = EffectFailed(at=NOW, claim=CLAIM, failure_class="connector_unavailable", message="refused")
 DOUBT = EffectInDoubt(at=NOW, claim=CLAIM, reason="no answer")
 SUCCEEDED = EffectSucceeded(at=NOW, claim=CLAIM, reference="https://example.com/pull/7", response=RESPONSE)
@@ -66,7 +67,7 @@ def given(*events: Event) -> State:
 
 
 def test_pending_is_guarded_by_an_active_run() -> None:
-    decided = decide(Begin(claim=CLAIM), given(DECLARED), NOW)
+    decided = decide(Begin(claim=CLAIM, over_within=OVER_WITHIN), given(DECLARED), NOW)
     assert decided.events == (PENDING,)
     assert decided.guards == (Guard("run", RUN, lifecycle.RUN_ACTIVE),)
 
@@ -83,7 +84,7 @@ def test_pending_is_guarded_by_an_active_run() -> None:
     ids=lambda state: state.status,
 )
 def test_only_a_declared_effect_begins(state: State) -> None:
-    assert decide(Begin(claim=OTHER), state, NOW) == NOTHING
+    assert decide(Begin(claim=OTHER, over_within=OVER_WITHIN), state, NOW) == NOTHING
 
 
 @pytest.mark.parametrize("before", [(DECLARED, PENDING), (DECLARED, PENDING, DOUBT)], ids=["pending", "in doubt"])
@@ -114,8 +115,8 @@ def test_another_call_may_not_report(command: Command) -> None:
 
 
 def test_the_arm_that_the_run_asks_for_counts_when_no_call_was_announced() -> None:
-    (event,) = decide(Begin(claim=CLAIM, arm=2), given(DECLARED), NOW).events
-    assert event == EffectPending(at=NOW, claim=CLAIM, arm=2, over_at=NOW + OVERDUE_AFTER)
+    (event,) = decide(Begin(claim=CLAIM, arm=2, over_within=OVER_WITHIN), given(DECLARED), NOW).events
+    assert event == EffectPending(at=NOW, claim=CLAIM, arm=2, over_at=NOW + OVER_WITHIN)
 
 
 def test_a_sent_call_without_an_answer_is_in_doubt_once() -> None:
@@ -125,16 +126,15 @@ def test_a_sent_call_without_an_answer_is_in_doubt_once() -> None:
 
 def test_an_unreported_call_expires_only_when_it_cannot_be_under_way() -> None:
     state = given(DECLARED, PENDING)
-    assert decide(Expire(), state, NOW + OVERDUE_AFTER - timedelta(microseconds=1)) == NOTHING
-    (event,) = decide(Expire(), state, NOW + OVERDUE_AFTER).events
+    assert decide(Expire(), state, NOW + OVER_WITHIN - timedelta(microseconds=1)) == NOTHING
+    (event,) = decide(Expire(), state, NOW + OVER_WITHIN).events
     assert isinstance(event, EffectInDoubt)
     assert event.claim == CLAIM
-    assert OVERDUE_AFTER > CALL_TIMEOUT_MAX
 
 
 def test_expiry_concerns_pending_effects_alone() -> None:
     for events in ((DECLARED,), (DECLARED, PENDING, SUCCEEDED), (DECLARED, PENDING, FAILED)):
-        assert decide(Expire(), given(*events), NOW + OVERDUE_AFTER) == NOTHING
+        assert decide(Expire(), given(*events), NOW + OVER_WITHIN) == NOTHING
 
 
 def test_a_failed_effect_is_armed_once_per_arm() -> None:
@@ -148,7 +148,7 @@ def test_a_failed_effect_is_armed_once_per_arm() -> None:
         PENDING,
         FAILED,
         rearmed,
-        EffectPending(at=NOW, claim=OTHER, arm=1, over_at=NOW + OVERDUE_AFTER),
+        EffectPending(at=NOW, claim=OTHER, arm=1, over_at=NOW + OVER_WITHIN),
         FAILED,
     )
     assert decide(Rearm(arm=1), again, NOW) == NOTHING
@@ -168,20 +168,21 @@ def test_a_cancel_reaches_only_what_was_not_announced() -> None:
 
 def test_what_does_not_exist_is_not_found() -> None:
     with pytest.raises(Rejected) as caught:
-        decide(Begin(claim=CLAIM), State(), NOW)
+        decide(Begin(claim=CLAIM, over_within=OVER_WITHIN), State(), NOW)
     assert caught.value.status == 404
 
 
 def test_wakes_watch_what_a_lost_message_or_process_would_leave() -> None:
-    assert CATEGORY.wake_at(given(DECLARED), NOW) == NOW + timedelta(seconds=60)
-    assert CATEGORY.wake_at(given(DECLARED, PENDING), NOW + timedelta(seconds=70)) == NOW + OVERDUE_AFTER
-    assert CATEGORY.wake_at(given(DECLARED, PENDING, DOUBT), NOW) is None
+    assert CATEGORY.wake_at(given(DECLARED), NOW) == NOW + DECLARED_WATCHDOG
+    assert CATEGORY.wake_at(given(DECLARED, PENDING), NOW + timedelta(seconds=30)) == LATER
+    assert CATEGORY.wake_at(given(DECLARED, PENDING, DOUBT), NOW) == LATER
+    assert CATEGORY.wake_at(given(DECLARED, PENDING, FAILED), NOW) is None
 
 
 @pytest.mark.parametrize(
     ("before", "command"),
     [
-        ((DECLARED,), Begin(claim=CLAIM)),
+        ((DECLARED,), Begin(claim=CLAIM, over_within=OVER_WITHIN)),
         ((DECLARED,), Cancel(reason="over")),
         ((DECLARED, PENDING), FINISH),
         ((DECLARED, PENDING), FAIL),
@@ -193,6 +194,6 @@ def test_wakes_watch_what_a_lost_message_or_process_would_leave() -> None:
 )
 def test_every_edge_is_in_the_table(before: tuple[Event, ...], command: Command) -> None:
     state = given(*before)
-    after = CATEGORY.fold(decide(command, state, NOW).events, state)
+    after = CATEGORY.fold(decide(command, state, LATER).events, state)
     assert after.status in lifecycle.EFFECT[state.status]
-    assert decide(Look(), after, NOW) == NOTHING
+    assert decide(Rest(), after, NOW) == NOTHING

@@ -5,6 +5,7 @@ from typing import Final
 from uuid import UUID
 
 from libs.domain.effect import State
+from services.effects.gates import Gates
 from services.effects.turns import Turn, Turns
 
 _GROUP: Final = UUID(int=7)
@@ -19,7 +20,7 @@ def names(turns: list[Turn]) -> list[int]:
 
 
 def test_each_server_gets_its_calls_and_no_more() -> None:
-    turns = Turns(calls_max=10, calls_per_server_max=2)
+    turns = Turns(gates=Gates(), calls_max=10, calls_per_server_max=2)
     for number in range(5):
         turns.wait(turn(number))
     turns.wait(turn(9, "jira"))
@@ -28,7 +29,7 @@ def test_each_server_gets_its_calls_and_no_more() -> None:
 
 
 def test_all_calls_together_are_limited_too_and_servers_take_turns() -> None:
-    turns = Turns(calls_max=3, calls_per_server_max=3)
+    turns = Turns(gates=Gates(), calls_max=3, calls_per_server_max=3)
     for number in range(4):
         turns.wait(turn(number, "slow"))
         turns.wait(turn(10 + number, "quick"))
@@ -38,14 +39,14 @@ def test_all_calls_together_are_limited_too_and_servers_take_turns() -> None:
 
 
 def test_one_name_in_two_groups_is_two_servers() -> None:
-    turns = Turns(calls_max=10, calls_per_server_max=1)
+    turns = Turns(gates=Gates(), calls_max=10, calls_per_server_max=1)
     turns.wait(turn(1))
     turns.wait(turn(2, group=UUID(int=8)))
     assert names(turns.take({})) == [1, 2]
 
 
 def test_what_waits_keeps_its_place_and_its_latest_arm() -> None:
-    turns = Turns(calls_max=10, calls_per_server_max=10)
+    turns = Turns(gates=Gates(), calls_max=10, calls_per_server_max=10)
     for each in (turn(1, arm=2), turn(2), turn(1, arm=3), turn(1, arm=1)):
         turns.wait(each)
     taken = turns.take({})
@@ -55,7 +56,7 @@ def test_what_waits_keeps_its_place_and_its_latest_arm() -> None:
 
 
 def test_no_more_wait_than_there_is_room_for() -> None:
-    turns = Turns(calls_max=1, calls_per_server_max=1, waiting_max=2)
+    turns = Turns(gates=Gates(), calls_max=1, calls_per_server_max=1, waiting_max=2)
     for number in range(3):
         turns.wait(turn(number))
     assert names(turns.take({})) == [0]
@@ -65,7 +66,7 @@ def test_no_more_wait_than_there_is_room_for() -> None:
 
 
 def test_what_is_given_up_waits_no_more() -> None:
-    turns = Turns(calls_max=1, calls_per_server_max=1, waiting_max=2)
+    turns = Turns(gates=Gates(), calls_max=1, calls_per_server_max=1, waiting_max=2)
     for each in (turn(1), turn(2, "jira")):
         turns.wait(each)
     assert names(turns.give_up()) == [1, 2]

@@ -503,7 +503,7 @@ def test_sources(text: str, path: str, message: str) -> None:
     "old, new, path, message",
     [
         ("id: github", "id: gitlab", "id", "is not the name of its file"),
-        ("streamable_http", "stdio", "transport", "is not known"),
+        ("streamable_http", "sse", "transport", "is not known"),
         (", url_ref: u", "", "url_ref", "required and missing"),
         ("open: {}", "open: { timout: 3s }", "tools.open.timout", "did you mean `timeout`?"),
         ("open: {}", "open: { timeout: soon }", "tools.open.timeout", "is not a duration"),

@@ -240,7 +240,10 @@ def test_each_action_is_an_issue_of_its_own() -> None:
     assert len(actions) == 3
     for index, action in enumerate(actions):
         arguments = written("pmo-review", context={"project_key": "FERRY"}, round_=2, item=index)
-        assert arguments == {**action["issue"], "projectKey": "FERRY", "issueTypeName": "Task"}
+        description = arguments.pop("description")
+        assert str(description).startswith(action["issue"]["description"])
+        assert f"Action {index} of the run" in str(description), "by which a probe knows it again"
+        assert arguments == {"summary": action["issue"]["summary"], "projectKey": "FERRY", "issueTypeName": "Task"}
 
 
 def test_every_action_answers_a_finding() -> None:

@@ -6,10 +6,12 @@ from typing import Any, Final, get_args
 import pytest
 
 from contracts.base import Event
+from contracts.events.effect import EffectSettled
 from contracts.events.run import RunParked
 from contracts.registry import registered
 from libs.domain import lifecycle
 from libs.domain.categories import CATEGORIES
+from minutebook.models.states import SettleVerdict
 from services.dev.minimal_instance import minimal_instance
 from services.scheduler.gauges import STATE_AFTER
 
@@ -26,6 +28,9 @@ def facts() -> dict[str, Event]:
         if model is RunParked:
             for on in get_args(RunParked.model_fields["on"].annotation):
                 found[f"{type_}.{on}"] = model.model_validate(plain | {"on": on})
+        elif model is EffectSettled:
+            for verdict in get_args(SettleVerdict):
+                found[f"{type_}.{verdict}"] = model.model_validate(plain | {"verdict": verdict})
         else:
             found[type_] = model.model_validate(plain)
     return found

@@ -40,7 +40,8 @@ def decide(command: RunCommand, state: State, now: datetime) -> Decided:
         case Fork():
             return forking.fork(command, state, now)
         case Advance():
-            return advance(Walk.of(command.run_id, now, state, command.evidence))
+            walk = Walk.of(command.run_id, now, state, command.evidence)
+            return operating.go_on_settled(walk) if operating.is_settled(walk) else advance(walk)
         case Complete():
             return operating.complete(command, state, now)
         case Cancel():

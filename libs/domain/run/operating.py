@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from contracts.base import Principal
+from contracts.base import Actor, Principal
 from contracts.errors import Rejected
 from contracts.events import run as e
 from contracts.subjects import work
-from libs.domain import attempt
+from libs.domain import attempt, effect
 from libs.domain.access import holds, is_administrator, sees_run
 from libs.domain.core import NOTHING, Decided, facts
 from libs.domain.lifecycle import RUN
@@ -86,6 +86,26 @@ def retry(command: RetryStep, state: State, now: datetime) -> Decided:
     return _go_on(walk, command.principal)
 
 
+def is_settled(walk: Walk) -> bool:
+    """Whether the run is suspended for a write in doubt alone, and what became of the write is known now."""
+    state, key = walk.state, walk.state.stopped_at
+    if state.status != "suspended" or state.by is not None or state.failure_class is not None or key is None:
+        return False
+    record = state.step(key)
+    child = walk.child(record.open_id)
+    return record.status == "writing" and isinstance(child, effect.State) and child.status != "in_doubt"
+
+
+def go_on_settled(walk: Walk) -> Decided:
+    """Resume the run for whoever settled the doubt that it was suspended for, and take what became of it."""
+    if walk.evidence.too_long is not None:
+        return NOTHING
+    assert walk.state.stopped_at is not None, "a settled run was stopped at a step"
+    child = walk.child(walk.state.step(walk.state.stopped_at).open_id)
+    assert isinstance(child, effect.State), "a settled run was stopped at a write"
+    return _resumed(walk, child.settled.by if child.settled is not None else None)
+
+
 def may_complete(principal: Principal, state: State, record: StepRecord) -> bool:
     """Whether an open manual step is the principal's to complete: by its role, or without one as the initiator."""
     if record.binding is not None:
@@ -156,13 +176,15 @@ def _stands_in_the_way(walk: Walk, key: str, record: StepRecord) -> bool:
 
 
 def _go_on(walk: Walk, principal: Principal) -> Decided:
-    """Resume and plan on, unless the run is too long to be planned.
-
-    Attempts that wait for a runner are made claimable again: a suspended run's were not.
-    """
+    """Resume and plan on, unless the run is too long to be planned."""
     if walk.evidence.too_long is not None:
         message = f"{walk.evidence.too_long}; restart or fork it, or cancel it"
         raise Rejected("run.too_long", message, status=409)
+    return _resumed(walk, principal.actor)
+
+
+def _resumed(walk: Walk, by: Actor | None) -> Decided:
+    """Attempts that wait for a runner are made claimable again: a suspended run's were not."""
     queued = {
         record.open_id: work(child.executor, child.queue)
         for record in walk.state.steps.values()
@@ -171,7 +193,7 @@ def _go_on(walk: Walk, principal: Principal) -> Decided:
         and record.status == child.status == "queued"
     }
     had_failed = walk.state.status == "failed"
-    walk.emit(e.RunResumed(at=walk.now, by=principal.actor))
+    walk.emit(e.RunResumed(at=walk.now, by=by))
     if had_failed and walk.definition.concurrency is not None and walk.state.admission is None:
         request(walk, walk.definition.concurrency, working=True)
     return replace(advance(walk), ready=queued)

@@ -1,12 +1,14 @@
 """Definitions and their versions."""
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
-from contracts.commands import PromoteDefinition, SyncDefinitions
-from contracts.errors import Rejected
-from contracts.replies import DefinitionChanged, DefinitionsSynced
+from contracts.base import Principal
+from contracts.commands import InspectServers, PromoteDefinition, ServerListing, SyncDefinitions
+from contracts.errors import Rejected, Unavailable
+from contracts.replies import DefinitionChanged, DefinitionsSynced, ServersInspected
 from contracts.subjects import DEFINITIONS_BYTES_MAX
 from minutebook.models import (
     DefinitionDiff,
@@ -22,7 +24,7 @@ from minutebook.models import (
 from services.api import cursors
 from services.api.definition_views import named_version
 from services.api.diffs import diff
-from services.api.door import PREFIX, SECURED, Caller, DoorRoute, TheDoor, require_administrator
+from services.api.door import PREFIX, SECURED, Caller, Door, DoorRoute, TheDoor, require_administrator
 from services.api.parameters import PAGE_LIMIT, Cursor, Hash, Limit
 from services.api.problems import documented
 
@@ -86,6 +88,25 @@ async def sync_definitions(body: SyncRequest, caller: Caller, door: TheDoor) -> 
             f"the files have {size} bytes together; at most {DEFINITIONS_BYTES_MAX} are taken",
             status=413,
         )
-    command = SyncDefinitions(**await door.opening(caller), files=body.files, canary_percent=body.canary_percent)
+    command = SyncDefinitions(
+        listings=await _listings(caller, door, body.files),
+        **await door.opening(caller),
+        files=body.files,
+        canary_percent=body.canary_percent,
+    )
     result = await door.ask(command, DefinitionsSynced)
-    return SyncResult(synced=tuple(SyncedView(**thing.model_dump()) for thing in result.synced))
+    return SyncResult(
+        synced=tuple(SyncedView(**thing.model_dump()) for thing in result.synced), warnings=result.warnings
+    )
+
+
+async def _listings(caller: Principal, door: Door, files: Mapping[str, str]) -> dict[str, ServerListing]:
+    """What the declared servers say of their tools now. Nobody is kept from a sync by a server that is away."""
+    declared = [path.removeprefix("mcp/").removesuffix(".yaml") for path in files if path.startswith("mcp/")]
+    if not declared:
+        return {}
+    command = InspectServers(**await door.opening(caller), files={**files})
+    try:
+        return (await door.ask(command, ServersInspected)).listings
+    except Unavailable as error:
+        return {server: ServerListing(unreachable=error.message) for server in declared}

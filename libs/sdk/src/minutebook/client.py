@@ -25,6 +25,7 @@ from minutebook.models import (
     DelegateRequest,
     DelegationView,
     DeliverRequest,
+    EffectSettled,
     EffectView,
     EventRouted,
     EventSummary,
@@ -49,13 +50,14 @@ from minutebook.models import (
     RunView,
     ScheduleChanged,
     ScheduleView,
+    SettleRequest,
     StartRunItem,
     StartRunsRequest,
     SyncResult,
     TaskItem,
     UserView,
 )
-from minutebook.models.states import DecisionOutcome
+from minutebook.models.states import DecisionOutcome, SettleVerdict
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -302,6 +304,34 @@ class Client:
     def effects(self, *, state: str | None = None) -> AsyncIterator[EffectView]:
         """Writes to the outside world of runs that the caller sees."""
         return self._pages(EffectView, "/effects", {"state": state})
+
+    async def effect(self, effect_id: UUID | str) -> EffectView:
+        return await self._call(EffectView, "GET", f"/effects/{effect_id}")
+
+    async def settle_effect(
+        self,
+        effect_id: UUID | str,
+        verdict: SettleVerdict,
+        *,
+        reference: str | None = None,
+        comment: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> EffectSettled:
+        """Say what became of a write in doubt. `landed` may name what the target calls the record."""
+        request = SettleRequest(verdict=verdict, reference=reference, comment=comment)
+        return await self._call(
+            EffectSettled,
+            "POST",
+            f"/effects/{effect_id}/settle",
+            json=request.model_dump(mode="json", exclude_none=True),
+            headers=_once(idempotency_key),
+        )
+
+    async def probe_effect(self, effect_id: UUID | str, *, idempotency_key: str | None = None) -> EffectSettled:
+        """Ask the target now whether a write in doubt is there."""
+        return await self._call(
+            EffectSettled, "POST", f"/effects/{effect_id}/probe", json={}, headers=_once(idempotency_key)
+        )
 
     def notices(
         self, *, run: UUID | str | None = None, state: Sequence[str] = (), channel: str | None = None

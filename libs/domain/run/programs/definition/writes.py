@@ -59,6 +59,9 @@ def _declare(walk: Walk, step: WriteStep, key: str, *, own: bool = False) -> Non
     if is_stale(walk, step):
         ask_anew(walk, step, key)
         return
+    before = walk.child(record.effect_id)
+    # A verdict may have armed the effect again, beyond what this run asked for.
+    arm = max(record.arm, before.arm) if isinstance(before, State) else record.arm
     try:
         if walk.state.step(step.requires_decision).outcome != "approve":
             raise Rejected("write.not_approved", f"{step.requires_decision} was not approved")
@@ -76,7 +79,7 @@ def _declare(walk: Walk, step: WriteStep, key: str, *, own: bool = False) -> Non
             round=record.round,
             effect_id=effect_id,
             effect_key=effect_key,
-            arm=record.arm + 1 if armed_again else 0,
+            arm=arm + 1 if armed_again else 0,
             valid_until=valid_until(walk, step),
         )
     )

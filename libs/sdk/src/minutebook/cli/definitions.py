@@ -38,6 +38,8 @@ def sync(
     for thing in result.synced:
         mark = "new version" if thing.changed else "unchanged"
         out.print(f"{thing.kind} {thing.id}: {thing.hash[:HASH_CHARS]} {mark}")
+    for warning in result.warnings:
+        out.print(f"warning: {warning}", markup=False)
 
 
 @definitions.command("list")

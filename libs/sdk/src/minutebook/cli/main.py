@@ -9,6 +9,7 @@ from minutebook.cli import bulk  # noqa: F401  adds itself to `runs`
 from minutebook.cli.decisions import decide, decisions, inbox, tasks
 from minutebook.cli.definitions import definitions
 from minutebook.cli.delegations import delegations
+from minutebook.cli.effects import effects
 from minutebook.cli.events import events
 from minutebook.cli.grants import grants
 from minutebook.cli.notices import notices
@@ -50,6 +51,7 @@ def build() -> typer.Typer:
     groups = {
         "runs": runs,
         "definitions": definitions,
+        "effects": effects,
         "events": events,
         "schedules": schedules,
         "decisions": decisions,

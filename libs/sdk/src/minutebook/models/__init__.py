@@ -36,6 +36,7 @@ from minutebook.models.definitions import (
     VersionView,
 )
 from minutebook.models.doors import DeliveryAccepted, Health, MeView, Readiness
+from minutebook.models.effects import EffectSettled, SettleRequest
 from minutebook.models.events import (
     DeliverRequest,
     EventFollowed,
@@ -63,6 +64,7 @@ from minutebook.models.runs import (
     RunStarted,
     RunSummary,
     RunView,
+    SettledView,
     StartRunItem,
     StartRunRequest,
     StartRunsRequest,
@@ -108,6 +110,7 @@ __all__ = [
     "DelegationView",
     "DeliverRequest",
     "DeliveryAccepted",
+    "EffectSettled",
     "EffectView",
     "EventFollowed",
     "EventResumed",
@@ -149,6 +152,8 @@ __all__ = [
     "ScheduleChanged",
     "ScheduleView",
     "SeatView",
+    "SettleRequest",
+    "SettledView",
     "SlotView",
     "StartRunItem",
     "StartRunRequest",

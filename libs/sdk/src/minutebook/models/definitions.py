@@ -46,6 +46,9 @@ class SyncResult(Shown):
     """What stands now, and what of it is new."""
 
     synced: tuple[SyncedView, ...]
+    warnings: tuple[str, ...] = Field(
+        default=(), description="what could not be checked, such as the tools of a server that did not answer"
+    )
 
 
 class DefinitionSummary(Shown):

@@ -15,6 +15,7 @@ from minutebook.models.states import (
     FailureClass,
     RunOutcome,
     RunState,
+    SettleVerdict,
     StepKind,
     StepState,
     TriggerKind,
@@ -175,10 +176,24 @@ class StepView(Shown):
     )
 
 
+class SettledView(Shown):
+    """What settled an effect that was in doubt: a person's verdict, or what its target shows."""
+
+    verdict: SettleVerdict
+    source: Literal["operator", "probe"]
+    by: ActorView
+    at: AwareDatetime
+    comment: str | None = None
+
+
 class EffectView(Shown):
     """One write to the outside world, made at most once."""
 
     effect_id: UUID
+    kind: Literal["write", "back_link"] = Field(
+        default="write", description="a back-link tells a target which run a record of it was written by"
+    )
+    of: UUID | None = Field(default=None, description="the write that a back-link belongs to")
     run_id: UUID
     step: str
     key: str = Field(description="unique in its run")
@@ -191,6 +206,12 @@ class EffectView(Shown):
     arguments: JsonValue = None
     declared_at: AwareDatetime
     changed_at: AwareDatetime
+    over_at: AwareDatetime | None = Field(
+        default=None, description="from when on the last call cannot be under way anywhere; no verdict is taken before"
+    )
+    looks: int = Field(default=0, description="how often the target was asked whether the write in doubt is there")
+    looked_at: AwareDatetime | None = Field(default=None, description="when it was asked last")
+    settled: SettledView | None = Field(default=None, description="the verdict that was recorded last")
 
 
 class RunView(RunSummary):
@@ -206,6 +227,9 @@ class RunView(RunSummary):
     waiting_for: tuple[WaitingFor, ...] = Field(description="what it waits for now; nothing while it works")
     forks: tuple[UUID, ...] = Field(default=(), description="runs that restart or go on from this one, oldest first")
     effects: tuple[EffectView, ...]
+    back_links: tuple[EffectView, ...] = Field(
+        default=(), description="what targets were told about this run, once its writes stood"
+    )
 
 
 class HistoryEntry(Shown):
