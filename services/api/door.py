@@ -45,7 +45,18 @@ COMMAND_BYTES_MAX: Final = 960 * 1024
 """Largest command that is sent to an owner: the bus carries 1 MiB."""
 
 READ: Final = "read"
-SCOPES: Final = (READ, "runs", "decisions", "effects", "definitions", "events", "schedules", "notices", "grants", "users")
+SCOPES: Final = (
+    READ,
+    "runs",
+    "decisions",
+    "effects",
+    "definitions",
+    "events",
+    "schedules",
+    "notices",
+    "grants",
+    "users",
+)
 """What a token can be limited to: reading, or changing the things of a tag. A token without scopes may do all."""
 
 R = TypeVar("R", bound=Frozen)
