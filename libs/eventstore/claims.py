@@ -17,7 +17,8 @@ from libs.eventstore.reading import FACT, SPILLED, fact
 # Locks are taken in the order of every statement, ready rows before all others and without waiting for them: ready,
 # runs, attempts; ready rows are deleted last. Heads are judged as they are once locked, so a requeue that commits while
 # this waits is seen and its ready row, which was there already, is not dropped. Streams and requests are read as they
-# were when the statement began: whose head has gone on since is told by its version.
+# were when the statement began: whose head has gone on since is told by its version. `is true` keeps a subquery from
+# becoming a join: nothing is known of its size, so each row would look through all of it.
 _CLAIM: Final = f"""
 with picked as materialized (
   select r.attempt_id, r.queued_at from ready r where $1::text[] is null or r.subject = any($1)
@@ -36,8 +37,9 @@ clock as materialized (select minutebook_now() as now),
 taken as (
   update attempt_heads h
      set claim = gen_random_uuid(), lease_until = c.now + $3::interval, wake_at = c.now + $3::interval
-    from attempt a join run r on r.run_id = a.run_id and r.state = any($4::text[]) cross join clock c
+    from attempt a cross join clock c
    where h.stream_id = a.stream_id and a.state = 'queued' and (a.claim is null or a.lease_until <= c.now)
+     and (a.run_id in (select r.run_id from run r where r.state = any($4::text[]))) is true
   returning h.stream_id, h.claim, h.lease_until, h.wake_at, h.version, h.digest, h.tenant_group, h.tenant),
 done as (
   delete from ready where attempt_id in (select attempt_id from picked) and (select count(*) from taken) >= 0)

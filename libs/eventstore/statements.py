@@ -260,7 +260,9 @@ kept as (
 def _history(build: _Builder, shape: Shape) -> None:
     """Write the facts, in order of the batch: else some plans number events against their versions."""
     own = "e.birth is null and e.stream_id in (select stream_id from won)"
-    chosen = f"(({own}) or e.birth in (select n from born))" if shape.births else own
+    # `is true` keeps the subquery from becoming a join: nothing is known of its size, so each fact would look through
+    # all that won.
+    chosen = f"(({own}) or e.birth in (select n from born))" if shape.births else f"({own}) is true"
     source = build.unnest("e", _EVENT_TYPES, numbered=True)
     build.part(f"""
 written as (
