@@ -13,6 +13,7 @@ import structlog
 
 from contracts.errors import Rejected
 from libs.postgres.errors import translated
+from libs.postgres.keeping import KeepingPool
 
 CONNECTIONS_MAX: Final = 8
 STATEMENT_TIMEOUT: Final = timedelta(seconds=30)
@@ -57,8 +58,9 @@ async def open_pool(
     """
 
     async def opened(settings: Mapping[str, str]) -> asyncpg.Pool:
-        return await asyncpg.create_pool(
+        return await KeepingPool(
             dsn,
+            kept_max=connections_max // 2,
             min_size=1,
             max_size=connections_max,
             max_queries=0x7FFF_FFFF,  # a connection does not wear out; replacing it would throw its plans away

@@ -1,10 +1,12 @@
 """Who asks: from a token to the principal that deciders judge."""
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -34,6 +36,7 @@ class Authenticator:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._cache: OrderedDict[str, _Cached] = OrderedDict()
+        self._resolving: dict[str, asyncio.Task[Principal | None]] = {}
 
     async def authenticate(self, headers: Mapping[str, str]) -> Principal:
         """Return the caller that `Authorization: Bearer <token>` or `x-api-key: <token>` names.
@@ -53,12 +56,31 @@ class Authenticator:
         cached = self._cache.get(digest)
         if cached is not None and time.monotonic() < cached.until:
             return cached.principal
+        principal = await self._looked_up(digest)
+        if principal is None:
+            raise Rejected("auth.refused", "the token is unknown, was revoked or has ended; use another", status=401)
+        return principal
+
+    async def _looked_up(self, digest: str) -> Principal | None:
+        """Look a token up once for all who send it at this moment. One of them who leaves does not end it."""
+        looking = self._resolving.get(digest)
+        if looking is None:
+            looking = self._resolving[digest] = asyncio.create_task(self._look_up(digest), name="looking a token up")
+            looking.add_done_callback(partial(self._found, digest))
+        return await asyncio.shield(looking)
+
+    def _found(self, digest: str, looked: "asyncio.Task[Principal | None]") -> None:
+        del self._resolving[digest]
+        if not looked.cancelled():
+            looked.exception()  # told to those who wait, of whom there may be none any more
+
+    async def _look_up(self, digest: str) -> Principal | None:
         # The age counts from before the read: what is revoked while it runs must not be held any longer for it.
         began = time.monotonic()
         principal = await self._resolve(digest)
         if principal is None:
             self._cache.pop(digest, None)
-            raise Rejected("auth.refused", "the token is unknown, was revoked or has ended; use another", status=401)
+            return None
         self._cache[digest] = _Cached(principal, began + CACHED_SECONDS_MAX)
         self._cache.move_to_end(digest)
         while len(self._cache) > PRINCIPALS_CACHED_MAX:

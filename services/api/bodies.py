@@ -56,6 +56,8 @@ class StrictRequest(Request):
 
 
 def _is_json(content_type: str) -> bool:
+    if content_type == JSON:  # as nearly everybody sends it
+        return True
     message = Message()
     message["content-type"] = content_type
     subtype = message.get_content_subtype()
