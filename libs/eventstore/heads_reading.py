@@ -90,10 +90,9 @@ class PostgresHeads(Adapter):
         )
         return [row["stream_id"] for row in rows]
 
-    async def of_kind(self, category: str, tenant_group: UUID, kind: str) -> Sequence[UUID]:
-        table = heads_of(category).table
+    async def declared(self, tenant_group: UUID, kind: str) -> Sequence[UUID]:
         rows = await self._fetch(
-            f"select stream_id from {table} where tenant_group = $1 and kind = $2 order by stream_id",  # noqa: S608  ours
+            "select stream_id from definition_heads where tenant_group = $1 and kind = $2 order by stream_id",
             tenant_group,
             kind,
         )

@@ -472,10 +472,10 @@ class MemoryStore:
             and not set(sources).isdisjoint(head.columns["event_sources"])
         ]
 
-    async def of_kind(self, category: str, tenant_group: UUID, kind: str) -> Sequence[UUID]:
+    async def declared(self, tenant_group: UUID, kind: str) -> Sequence[UUID]:
         return [
             stream_id
-            for stream_id, head in sorted(self.rows[heads_of(category).category].items())
+            for stream_id, head in sorted(self.rows["definition"].items())
             if head.tenant_group == tenant_group and head.columns["kind"] == kind
         ]
 

@@ -451,8 +451,8 @@ class Heads(Protocol):
         """The enabled workflows of a tenant group that have a trigger on one of the event sources."""
         ...
 
-    async def of_kind(self, category: str, tenant_group: UUID, kind: str) -> Sequence[UUID]:
-        """What a tenant group has of one kind of `definition` or `identity`, in order of id."""
+    async def declared(self, tenant_group: UUID, kind: str) -> Sequence[UUID]:
+        """The workflows, sources, servers or channels that a tenant group has declared, in order of id."""
         ...
 
     async def waits_of_events(self, arrived: Sequence[Arrived]) -> Sequence[Sequence[UUID]]:

@@ -79,7 +79,7 @@ class NoticeViews:
 
     async def channels(self, caller: Principal) -> list[ChannelView]:
         """The channels of the caller's tenant group, in order of id."""
-        stream_ids = await self._store.of_kind("definition", caller.tenant_group, "channel")
+        stream_ids = await self._store.declared(caller.tenant_group, "channel")
         histories = await self._reads.histories("definition", caller.tenant_group, stream_ids)
         current = (fold(definition.CATEGORY, history).current for history in histories.values())
         declared = [channel for channel in current if isinstance(channel, ChannelSynced)]

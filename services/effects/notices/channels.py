@@ -6,17 +6,9 @@ from datetime import datetime
 from uuid import UUID
 
 from contracts import ids
-from contracts.base import Event, Principal
-from contracts.events.decision import (
-    DecisionEscalated,
-    DecisionOpened,
-    DecisionReassigned,
-    DecisionSeated,
-)
+from contracts.base import Principal
 from contracts.events.definition import ChannelSynced
-from contracts.events.run import RoleBinding
-from libs.domain import definition, identity
-from libs.domain.access import holds, sees_run
+from libs.domain import decision, definition, identity
 from libs.eventstore.port import Recorded, Store
 from minutebook.models.states import NoticeAbout
 from services.effects.notices.told import Told
@@ -48,7 +40,7 @@ class Channels:
 
     async def of(self, tenant_group: UUID) -> Sequence[Channel]:
         """The channels of a tenant group that are about anything."""
-        stream_ids = await self._store.of_kind("definition", tenant_group, "channel")
+        stream_ids = await self._store.declared(tenant_group, "channel")
         if not stream_ids:
             return ()
         found = await self._store.events("definition", stream_ids, tenant_group=tenant_group)
@@ -64,7 +56,7 @@ class Channels:
 
     async def people(self, tenant_group: UUID) -> Mapping[UUID, identity.State]:
         """The active persons of a tenant group."""
-        found = await self.persons(tenant_group, await self._store.of_kind("identity", tenant_group, "user"))
+        found = await self.persons(tenant_group, await self._store.identities(tenant_group, "user"))
         return {user_id: person for user_id, person in found.items() if person.active}
 
     async def persons(self, tenant_group: UUID, user_ids: Collection[UUID]) -> Mapping[UUID, identity.State]:
@@ -86,41 +78,17 @@ def _channel(history: Iterable[Recorded]) -> Channel | None:
     return None if current is None else Channel(current, since)
 
 
-def may_answer(history: Sequence[Event], people: Mapping[UUID, identity.State], tenant_group: UUID) -> list[UUID]:
-    """Those of these people who may answer a decision with this history now, in order of id."""
-    opened = history[0]
-    assert isinstance(opened, DecisionOpened)
-    bindings: list[RoleBinding] = [opened.binding]
-    if opened.quorum is not None:
-        bindings += [group.binding for group in opened.quorum.groups]
-    seated: set[UUID] = set()
-    named: set[UUID] = set()
-    for event in history:
-        match event:
-            case DecisionEscalated():
-                bindings.append(event.binding)
-            case DecisionSeated():
-                seated = {voter for seat in event.seats for voter in seat.voters}
-            case DecisionReassigned():
-                named.add(event.to_user.id)
-    barred = {one.user for one in opened.barred}
+def holders(state: decision.State, people: Mapping[UUID, identity.State], tenant_group: UUID) -> list[UUID]:
+    """Those of these people who may answer a decision now, in order of id."""
     return sorted(
         user_id
         for user_id, person in people.items()
-        if user_id not in barred
-        and (
-            user_id in seated or user_id in named or _holds(_principal(user_id, person, tenant_group), opened, bindings)
-        )
-    )
-
-
-def _holds(principal: Principal, opened: DecisionOpened, bindings: Sequence[RoleBinding]) -> bool:
-    return sees_run(principal, opened.initiated_by.id, opened.project_id) and any(
-        holds(principal, binding, project_id=opened.project_id) for binding in bindings
+        if decision.may_answer(_principal(user_id, person, tenant_group), state)
     )
 
 
 def _principal(user_id: UUID, person: identity.State, tenant_group: UUID) -> Principal:
+    """A person as the door would present them. Nothing that is judged here asks for the tenant."""
     return Principal(
         kind="user",
         id=user_id,

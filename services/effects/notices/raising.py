@@ -14,7 +14,7 @@ from libs.eventstore.port import Store
 from libs.faultpoints import faultpoint
 from libs.owner import Item, Owner
 from libs.process import actor
-from services.effects.notices.channels import Channel, Channels, may_answer
+from services.effects.notices.channels import Channel, Channels, holders
 from services.effects.notices.told import Told
 
 _ACTOR = actor("effects")
@@ -59,7 +59,7 @@ class Raising:
             return []
         now = await self._store.now()
         people: Mapping[UUID, identity.State] = {}
-        if any(channel.declared.holders and one.holders for channel, one in wanted):
+        if any(channel.declared.holders and one.decision is not None for channel, one in wanted):
             people = await self._channels.people(tenant_group)
         return [
             self._item(channel, one, recipient, now)
@@ -102,5 +102,5 @@ def _recipients(channel: Channel, told: Told, people: Mapping[UUID, identity.Sta
     """None for what the channel itself names, then the persons who may answer."""
     if channel.declared.kind != "email" or channel.declared.to:
         yield None
-    if channel.declared.holders and told.holders:
-        yield from may_answer(told.holders, people, told.tenant_group)
+    if channel.declared.holders and told.decision is not None:
+        yield from holders(told.decision, people, told.tenant_group)

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
-from contracts.base import Event
 from contracts.events.decision import DecisionEscalated, DecisionOpened, DecisionReminded
 from contracts.events.effect import EffectDeclared, EffectInDoubt
 from contracts.events.run import RunCreated, RunFailed, RunSuspended
+from libs.domain.decision import CATEGORY as DECISION
+from libs.domain.decision import State as DecisionState
 from libs.eventstore.port import Recorded
 from minutebook.models.states import NoticeAbout
 
@@ -23,7 +24,7 @@ DOUBT: Final = "in_doubt"
 class Told:
     """One fact that people are told of, and what channels choose by. `number` tells it from others of its subject.
 
-    `roles` are those that a decision is for; `holders` is the decision's history, for finding who may answer it.
+    `roles` are those that a decision is for; `decision` is where it stands, for finding who may answer it.
     """
 
     about: NoticeAbout
@@ -38,7 +39,7 @@ class Told:
     title: str
     text: str
     roles: frozenset[str] = frozenset()
-    holders: tuple[Event, ...] = ()
+    decision: DecisionState | None = None
 
 
 def of_decision(history: Sequence[Recorded]) -> list[Told]:
@@ -46,6 +47,7 @@ def of_decision(history: Sequence[Recorded]) -> list[Told]:
     if not history or not isinstance(history[0].event, DecisionOpened):
         return []
     opened, told = history[0].event, []
+    state = DECISION.fold(tuple(recorded.event for recorded in history))
     due = f" It is due at {_moment(opened.due_at)}." if opened.due_at else ""
     where = f"step {opened.step} of {opened.definition_id}"
     for recorded in history:
@@ -67,7 +69,7 @@ def of_decision(history: Sequence[Recorded]) -> list[Told]:
                 title=f"{title}: {opened.title}",
                 text=text[0].upper() + text[1:],
                 roles=frozenset(roles),
-                holders=tuple(one.event for one in history),
+                decision=state,
             )
         )
     return told
@@ -161,7 +163,7 @@ def _told(
     title: str,
     text: str,
     roles: frozenset[str] = frozenset(),
-    holders: tuple[Event, ...] = (),
+    decision: DecisionState | None = None,
 ) -> Told:
     metadata = recorded.metadata
     return Told(
@@ -177,7 +179,7 @@ def _told(
         title=_line(title),
         text=text,
         roles=roles,
-        holders=holders,
+        decision=decision,
     )
 
 
