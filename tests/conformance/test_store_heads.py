@@ -108,6 +108,8 @@ async def test_workflows_that_a_source_starts(world: World) -> None:
     await write(world.store, "definition", foreign, synced, group=uuid4())
     assert await world.store.started_by(GROUP, {"jira", "generic"}) == [wanted]
     assert await world.store.started_by(GROUP, {"generic"}) == []
+    assert wanted in await world.store.declared(GROUP, "workflow")
+    assert await world.store.declared(GROUP, "channel") == await world.store.declared(uuid4(), "workflow") == []
 
 
 async def test_streams_in_some_states_page_by_page(world: World) -> None:

@@ -1,12 +1,13 @@
 """The duty that watches the bus: another incarnation wakes everything open, at a pace, and whoever leads."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from uuid import UUID, uuid4
 
 import pytest
 from structlog.testing import capture_logs
 
 from contracts.base import BlobRef
+from contracts.errors import MinutebookError
 from contracts.events.decision import DecisionAnswered, DecisionOpened
 from contracts.events.effect import EffectDeclared, EffectPending, EffectSucceeded
 from contracts.events.run import (
@@ -19,16 +20,17 @@ from contracts.events.run import (
     Trigger,
     UserRef,
 )
-from contracts.subjects import STREAMS
+from contracts.subjects import DURABLES, STREAMS
 from libs.bus.memory import MemoryBroker, MemoryBus
 from libs.domain import decision, effect, lifecycle, run
 from libs.owner import Publisher
+from libs.process import wake_handler
 from services.scheduler.admissions import Admissions
-from services.scheduler.incarnations import OPEN, WOKEN_PER_LOOK_MAX, Incarnations
+from services.scheduler.incarnations import OPEN, TOLD_OF, WOKEN_PER_LOOK_MAX, Incarnations
 from services.scheduler.wakes import OWNERS
 from tests.support.effects import OVER_WITHIN
 from tests.support.postgres import Database
-from tests.support.record import Record, open_record
+from tests.support.record import Record, eventually, open_record
 
 REF = BlobRef(digest="1" * 64, bytes=2)
 USER = UserRef(id=uuid4(), email="sam@example.com")
@@ -185,6 +187,30 @@ async def test_a_stream_that_was_lost_is_made_again_and_everything_open_is_woken
         "everything open was woken",
     ]
     assert await (await started(broker)).redeclare() == ()
+
+
+async def test_the_effects_service_is_told_of_what_people_may_not_know_of(record: Record, broker: MemoryBroker) -> None:
+    open_, over = await plant_everywhere(record)
+    told: dict[str, set[UUID]] = {}
+
+    async def on_wake(category: str, stream_ids: Sequence[UUID]) -> Mapping[UUID, MinutebookError]:
+        told.setdefault(category, set()).update(stream_ids)
+        return {}
+
+    bus = MemoryBus(broker)
+    bus.subscribe(next(d for d in DURABLES if d.name == "effects-wake"), wake_handler(on_wake))
+    await bus.start()
+    with capture_logs():
+        await (await leader(record, broker)).look()
+
+    async def all_told() -> bool:
+        return told.keys() == TOLD_OF.keys()
+
+    await eventually(all_told)
+    for category, states in TOLD_OF.items():
+        heads = await record.store.heads(category, open_ | over)
+        assert told[category] == {i for i, head in heads.items() if head.state in states}
+    await bus.stop()
 
 
 async def test_a_walk_keeps_its_pace_and_survives_its_leader(record: Record, broker: MemoryBroker) -> None:

@@ -75,6 +75,12 @@ function fact(name, value) {
   return group;
 }
 
+function item(text) {
+  const made = document.createElement("li");
+  made.textContent = text;
+  return made;
+}
+
 function show() {
   at("enter").hidden = true;
   at("decision").hidden = false;
@@ -86,14 +92,18 @@ function show() {
     fact("For", [decision.role, decision.escalated_to].filter(Boolean).join(", ")),
     fact("Opened", moment(decision.opened_at)),
     ...(decision.due_at ? [fact("Due", moment(decision.due_at))] : []),
+    ...(decision.needed > 1 ? [fact("Approvals", `${decision.approvals} of ${decision.needed}`)] : []),
+    ...decision.votes.map((vote) => fact("Voted", `${WORDS[vote.outcome] ?? vote.outcome}: ${vote.by.name}`)),
     fact("Run", decision.run_id),
   );
   at("asked").hidden = !decision.question;
   at("question").textContent = decision.question ?? "";
-  at("shown").hidden = decision.artifact == null;
+  const artifact = decision.revised_artifact ?? decision.artifact;
+  at("shown").hidden = artifact == null;
   at("artifact-title").textContent = decision.artifact_step ? `What ${decision.artifact_step} proposes` : "The artefact";
-  const artifact = decision.artifact ?? "";
   at("artifact").textContent = typeof artifact === "string" ? artifact : JSON.stringify(artifact, null, 2);
+  at("changes").hidden = decision.differences.length === 0;
+  at("changes").replaceChildren(...decision.differences.map(({ path, kind }) => item(`${path}: ${kind}`)));
   showState();
 }
 
@@ -106,7 +116,8 @@ function showState() {
   } else if (decision.state === "withdrawn") {
     say(`Nobody needs to answer any more: ${decision.withdrawn_because ?? "it was withdrawn"}.`, "answered");
   } else if (!decision.may_answer) {
-    say(`This is for the role ${decision.role}, which you do not hold.`, "open");
+    const barred = decision.not_for.length ? `, and not for: ${decision.not_for.join(", ")}` : "";
+    say(`You have nothing to answer here now. It is for the role ${decision.role}${barred}.`, "open");
   } else {
     say("", "open");
     at("outcomes").replaceChildren(...decision.outcomes.map(button));
@@ -167,6 +178,8 @@ at("answer").addEventListener("submit", async (event) => {
   if (!outcome) return;
   const comment = at("comment").value.trim();
   const body = {
+    // Bound to what was looked at: what has become another thing meanwhile is not answered unseen.
+    ...(decision.shown_digest ? { shown: decision.shown_digest } : {}),
     ...(comment ? { comment } : {}),
     ...(outcome === "answer" ? { answer: given() } : {}),
   };
@@ -175,6 +188,7 @@ at("answer").addEventListener("submit", async (event) => {
     // The same key while nothing else is sent: pressing again after a lost reply is the same answer.
     await ask("POST", `decisions/${DECISION}/${outcome}`, { body, headers: { "idempotency-key": `${key}-${outcome}` } });
     key = fresh();
+    at("comment").value = at("given").value = "";
     await load();
   } catch (problem) {
     if (problem.status === 409) await load().catch(() => {});
