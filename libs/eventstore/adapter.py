@@ -1,5 +1,6 @@
 """What the parts of the PostgreSQL adapter share."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -8,7 +9,7 @@ import asyncpg
 
 from contracts.errors import Broken, Unavailable
 from libs.eventstore.mapper import Mapper
-from libs.postgres.errors import CONTENDED, FULL
+from libs.postgres.errors import CONTENDED, FULL, READ_ONLY
 from libs.postgres.pool import execute, fetch, fetchrow
 from libs.telemetry.outage import Outage
 
@@ -19,6 +20,9 @@ ROOM_SECONDS: Final = 5.0
 
 _NEEDS_ROOM: Final = "insert into"
 """What a statement says that only a disk with room carries out. Changed rows mostly fit where the old ones were."""
+
+_WRITES: Final = re.compile(r"\b(insert into|update|delete from)\b")
+"""What a server that only reads refuses, and says by carrying it out that it writes again."""
 
 
 class Adapter:
@@ -33,6 +37,9 @@ class Adapter:
             back="PostgreSQL has room again",
             quiet_seconds=ROOM_SECONDS,
             service=service,
+        )
+        self._read_only = Outage(
+            away="PostgreSQL only reads, trying again", back="PostgreSQL writes again", service=service
         )
 
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
@@ -55,12 +62,16 @@ class Adapter:
         except Unavailable as error:
             if error.code == FULL:
                 self._full.away(code=error.code, reason=error.message)
+            elif error.code == READ_ONLY:
+                self._read_only.away(code=error.code, reason=error.message)
             elif error.code != CONTENDED:
                 self._outage.away(code=error.code, reason=error.message)
             raise
         self._outage.back()
         if _NEEDS_ROOM in sql:
             self._full.back()
+        if self._read_only.lasting and _WRITES.search(sql):
+            self._read_only.back()
 
 
 def digest_bytes(digest: str) -> bytes:

@@ -199,6 +199,7 @@ class PostgresStore(PostgresEras, PostgresClockwork, PostgresClaims, PostgresDel
         While the database is away they go on waiting, and this asks whether it is back.
         """
         self._full.look()
+        self._read_only.look()
         acked, self._acked = self._acked, []
         try:
             if acked:

@@ -12,7 +12,6 @@ _PASSING: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.InsufficientResourcesError,  # disk full, out of memory, too many connections
     asyncpg.OperatorInterventionError,  # shutdown, cancelled by a timeout
-    asyncpg.ReadOnlySQLTransactionError,  # a standby, in the middle of a failover
     asyncpg.PostgresSystemError,
     asyncpg.InvalidCatalogNameError,
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -29,6 +28,9 @@ CONTENDED: Final = "postgres.contended"
 FULL: Final = "postgres.full"
 """The code of a write that found no room, on a server that answers what needs none."""
 
+READ_ONLY: Final = "postgres.read_only"
+"""The code of a write to a server that only reads now: a standby in the middle of a failover, or one told to."""
+
 
 @contextmanager
 def translated() -> Iterator[None]:
@@ -44,6 +46,8 @@ def translated() -> Iterator[None]:
             raise Unavailable(CONTENDED, f"{said}: try again") from None
         if isinstance(error, asyncpg.DiskFullError):
             raise Unavailable(FULL, f"{said}: give its disk more room, and try again") from None
+        if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+            raise Unavailable(READ_ONLY, f"{said}: have the DSN name the primary, and try again") from None
         if isinstance(error, _PASSING):
             raise Unavailable("postgres.unavailable", f"{said}: try again") from None
         hint = "the statement or a value in it is wrong; nothing was written"

@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ import httpx
 import psutil
 
 from contracts.base import JsonValue
+from contracts.envelope import Owner as ServiceName
 from contracts.subjects import STREAMS
 from libs.bus.declare import declare
 from libs.config import Secrets, Settings
@@ -49,6 +50,7 @@ T = TypeVar("T")
 
 SLOW_SECONDS: Final = 2.0
 EMAIL: Final = "ada@example.com"
+COLLEAGUE: Final = "bob@example.com"
 ENDED: Final = frozenset({"completed", "failed", "cancelled", "suspended"})
 SHORT: Final[dict[str, Any]] = {
     "http_port": 0,
@@ -240,12 +242,16 @@ async def migrated(server: OwnPostgres) -> None:
 
 @dataclass
 class Fleet:
-    """The running services, and a user who may do everything. `target` counts what was written to the outside."""
+    """The running services, and a user who may do everything. `target` counts what was written to the outside.
+
+    `colleague` is another person with the same role, and asks the second api where there are two.
+    """
 
     owner_dsn: str
     url: str
     target: Sandbox
     client: Client
+    colleague: Client
     http: httpx.AsyncClient
     services: Mapping[str, Service]
     client_secret: str
@@ -272,9 +278,9 @@ class Fleet:
     async def approve(self, key: str) -> None:
         await self.client.decide(await self.waits(key), "approve", idempotency_key=f"approve {key}")
 
-    async def deliver(self, key: str) -> int:
-        """Post a webhook; returns its status."""
-        issue = {"id": key, "key": key, "fields": {"summary": key}}
+    async def deliver(self, key: str, *, summary: str = "") -> int:
+        """Post a webhook; returns its status. With another `summary` it has another body under the same id."""
+        issue = {"id": key, "key": key, "fields": {"summary": summary or key}}
         body = json.dumps({"webhookEvent": "jira:issue_created", "timestamp": 1, "issue": issue}).encode()
         signature = hmac.new(_WEBHOOK_SECRET.encode(), body, hashlib.sha256).hexdigest()
         response = await self.http.post(
@@ -338,9 +344,20 @@ async def found(look: Callable[[], Awaitable[T | None]], *, within: float = PATI
 
 @asynccontextmanager
 async def open_fleet(
-    app_dsn: str, owner_dsn: str, nats_url: str, folder: Path, *, names: Sequence[str] = ORDER, **settings: Any
+    app_dsn: str,
+    owner_dsn: str,
+    nats_url: str,
+    folder: Path,
+    *,
+    names: Sequence[str] = ORDER,
+    twice: Collection[ServiceName] = (),
+    files: Mapping[str, str] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Fleet]:
-    """Start all services on a migrated, empty database and a declared bus; one user is there, and both definitions."""
+    """Start all services on a migrated database and a declared bus; two people are there, and both definitions.
+
+    `twice` names those of which a second replica runs, as `<name>.2`; `files` are definitions beside the two.
+    """
     async with AsyncExitStack() as exit_:
         target = sandbox(folder / "calls.jsonl", token=_TOKEN)
         target_http = await serve(target.app)
@@ -363,20 +380,25 @@ async def open_fleet(
             **{"postgres_dsn": app_dsn, "nats_url": nats_url, "anthropic_base_url": model.url, **SHORT, **settings}
         )
         services: dict[str, Service] = {}
-        for name in ORDER:
+        for replica, name in [(name, name) for name in ORDER] + [(f"{name}.2", name) for name in twice]:
             if name in names:
                 tools = await open_tools(name, given, secrets)
-                services[name] = BUILDERS[name](tools)
-                exit_.push_async_callback(services[name].stop)
-                await services[name].start()
-        api = services["api"]
+                services[replica] = BUILDERS[name](tools)
+                exit_.push_async_callback(services[replica].stop)
+                await services[replica].start()
+        api, other = services["api"], services.get("api.2", services["api"])
         assert isinstance(api, ApiService)
+        assert isinstance(other, ApiService)
         identity = Identity(tools.store, tools.bus)
         place = await identity.provision_group("example")
         await identity.project(place, "core")
-        user = await identity.register_user(place, EMAIL, roles=["platform_admin", "developer"], projects=["core"])
-        minted = await identity.mint_key(place, name="test", user_id=user)
-        client = await exit_.enter_async_context(Client(api.url, minted.secret))
+        clients, secrets_minted = [], []
+        for email, url in ((EMAIL, api.url), (COLLEAGUE, other.url)):
+            user = await identity.register_user(place, email, roles=["platform_admin", "developer"], projects=["core"])
+            minted = await identity.mint_key(place, name=f"token of {email}", user_id=user)
+            secrets_minted.append(minted.secret)
+            clients.append(await exit_.enter_async_context(Client(url, minted.secret)))
+        client, colleague = clients
         http = await exit_.enter_async_context(httpx.AsyncClient(base_url=api.url, timeout=30))
-        await client.sync(FILES)
-        yield Fleet(owner_dsn, api.url, target, client, http, services, minted.secret)
+        await client.sync({**FILES, **(files or {})})
+        yield Fleet(owner_dsn, api.url, target, client, colleague, http, services, secrets_minted[0])
