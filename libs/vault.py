@@ -11,7 +11,7 @@ from uuid import UUID
 
 import asyncpg
 
-from libs.postgres.pool import execute, fetchrow
+from libs.postgres.pool import execute, fetch, fetchrow, transaction
 from libs.sealing import Sealing
 
 ABANDONED_AFTER: Final = timedelta(hours=1)
@@ -26,6 +26,15 @@ _FORGET: Final = """
 delete from grant_secrets
 where grant_id = $1 and (secret_id = any($2) or secret_id <> all($3) and written_at < minutebook_now() - $4::interval)
 """
+
+_OLD: Final = """
+select secret_id, tenant_group, grant_id, sealed from grant_secrets where secret_id > $1 order by secret_id limit $2
+"""
+_TAKE: Final = "delete from grant_secrets where secret_id = $1 and sealed = $2 returning written_at"
+_PUT: Final = """
+insert into grant_secrets (secret_id, tenant_group, grant_id, sealed, written_at) values ($1, $2, $3, $4, $5)
+"""
+PAGE: Final = 200
 
 
 class Vault:
@@ -60,6 +69,33 @@ class Vault:
         """Delete the secrets of a grant that have ended, and those that were abandoned before they were recorded."""
         kept = [] if current is None else [current]
         await execute(self._required(), _FORGET, grant_id, list(ended), kept, ABANDONED_AFTER)
+
+    async def reseal(self) -> int:
+        """Seal under the key of now what was sealed with another one, and return how many secrets that were.
+
+        Afterwards the previous key is not needed for grants any more. One that changes meanwhile is left as it is.
+
+        Raises:
+            contracts.errors.Unavailable: a key is missing, or the database does not answer.
+            contracts.errors.Broken: one does not open.
+        """
+        pool, after, count = self._required(), UUID(int=0), 0
+        while rows := await fetch(pool, _OLD, after, PAGE):
+            after = rows[-1]["secret_id"]
+            for row in rows:
+                count += 0 if self._sealing.current(row["sealed"]) else await self._seal_anew(pool, row)
+        return count
+
+    async def _seal_anew(self, pool: asyncpg.Pool, row: asyncpg.Record) -> int:
+        belongs = about(row["grant_id"], row["secret_id"])
+        sealed = self._sealing.seal(self._sealing.open(row["sealed"], about=belongs), about=belongs)
+        async with transaction(pool) as connection:  # nothing is ever changed in this table, so it is put anew
+            written_at = await connection.fetchval(_TAKE, row["secret_id"], row["sealed"])
+            if written_at is None:
+                return 0
+            place = (row["secret_id"], row["tenant_group"], row["grant_id"])
+            await connection.execute(_PUT, *place, sealed, written_at)
+        return 1
 
     def _required(self) -> asyncpg.Pool:
         assert self._pool is not None, "secrets are kept in the database"

@@ -25,6 +25,7 @@ from services.api.people import People
 from services.api.queries import Queries
 from services.api.rates import Rates
 from services.api.refusals import Refusals
+from services.api.resealing import Resealing
 from services.api.routes import ROUTERS, TAGS, pages
 from services.api.server import ApiService
 from services.api.views import Views
@@ -35,7 +36,8 @@ def build(tools: Tools) -> ApiService:
     """Build the api on its own connections."""
     definitions = DefinitionViews(tools.store)
     pool, identity = tools.require_pool(), Identity(tools.store, tools.bus)
-    grants = Grants(tools.store, pool, identity, Vault(pool, Sealing(tools.secrets)))
+    vault = Vault(pool, Sealing(tools.secrets))
+    grants = Grants(tools.store, pool, identity, vault)
     door = Door(
         tools=tools,
         auth=Authenticator(tools.store),
@@ -78,4 +80,4 @@ def build(tools: Tools) -> ApiService:
         app.include_router(router)
     app.include_router(reference.router)
     app.include_router(pages.router)
-    return ApiService(tools, app, door.waiting)
+    return ApiService(tools, app, door.waiting, duties=[Resealing(tools.secrets, vault).watch])

@@ -152,8 +152,8 @@ class Grants:
         current = fold(definition.CATEGORY, loaded.events).current
         if not isinstance(current, ServerSynced):
             raise Rejected("server.not_found", f"no MCP server {server_id!r} is declared", status=404)
-        if current.grants == "none":
-            raise Rejected("grant.not_taken", f"the MCP server {server_id!r} is written to with its own token alone")
+        if current.grants == "none" or (current.transport == "stdio" and current.grant_env is None):
+            raise Rejected("grant.not_taken", f"the MCP server {server_id!r} is written to with its own secrets alone")
 
 
 def _id(ref: str) -> UUID | None:

@@ -1,12 +1,14 @@
 """The HTTP server inside the service's own life: it listens after the bus is there and stops before the bus does."""
 
 import socket
+from collections.abc import Sequence
 from datetime import timedelta
 
 from fastapi import FastAPI
 
 from contracts.errors import Unavailable
 from libs.process import Service, Tools, http
+from libs.process.service import Duty
 from libs.telemetry.logs import get_logger
 from services.api.waiting import Waiting
 
@@ -16,8 +18,8 @@ _log = get_logger("api")
 class ApiService(Service):
     """The api with its HTTP server. `app` can also be called without one; `waiting` are callers with time to wait."""
 
-    def __init__(self, tools: Tools, app: FastAPI, waiting: Waiting) -> None:
-        super().__init__("api", tools, duties=[waiting.looking])
+    def __init__(self, tools: Tools, app: FastAPI, waiting: Waiting, duties: Sequence[Duty] = ()) -> None:
+        super().__init__("api", tools, duties=[waiting.looking, *duties])
         self.waiting = waiting
         self.app = app
         self._settings = tools.settings

@@ -1,5 +1,6 @@
 """Secrets change in their files while services run, and count from their next use."""
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -8,7 +9,8 @@ from uuid import uuid4
 
 from libs.config import Secrets
 from libs.sealing import KEY_REF, PREVIOUS_REF, Sealing, new_key
-from libs.vault import Vault
+from libs.vault import PAGE, Vault
+from services.api.resealing import Resealing
 from tests.support.api import world
 from tests.support.effects import SEALING_KEY, TOKEN, open_world
 from tests.support.postgres import Database
@@ -59,16 +61,44 @@ async def test_the_token_of_a_server_is_rotated_between_two_writes(database: Dat
         assert len(made.target.calls()) == 1
 
 
-async def test_a_grant_sealed_before_a_rotation_of_the_key_opens_after_it(database: Database, tmp_path: Path) -> None:
+async def test_what_a_rotated_key_sealed_is_sealed_anew_and_the_previous_key_may_go(
+    database: Database, tmp_path: Path
+) -> None:
     async with open_world(database, tmp_path) as made:
-        keys = tmp_path
-        (keys / KEY_REF).write_text(SEALING_KEY)
-        vault = Vault(made.record.pool, Sealing(Secrets(keys)))
-        group, grant_id, first, second = made.record.group, uuid4(), uuid4(), uuid4()
-        await vault.keep(group, grant_id, first, "kept before")
-        (keys / PREVIOUS_REF).write_text(SEALING_KEY)
-        (keys / KEY_REF).write_text(new_key())
-        assert await vault.open(group, grant_id, first) == "kept before"
-        await vault.keep(group, grant_id, second, "kept after")
-        (keys / PREVIOUS_REF).unlink()
-        assert await vault.open(group, grant_id, second) == "kept after"
+        (tmp_path / KEY_REF).write_text(SEALING_KEY)
+        kept = Secrets(tmp_path)
+        vault = Vault(made.record.pool, Sealing(kept))
+        group, grant_id = made.record.group, uuid4()
+        before, after = [uuid4() for _ in range(PAGE + 3)], uuid4()
+        for secret_id in before:
+            await vault.keep(group, grant_id, secret_id, f"kept before {secret_id}")
+        assert await vault.reseal() == 0
+        (tmp_path / PREVIOUS_REF).write_text(SEALING_KEY)
+        (tmp_path / KEY_REF).write_text(new_key())
+        await vault.keep(group, grant_id, after, "kept after")
+        assert await vault.open(group, grant_id, before[0]) == f"kept before {before[0]}"
+        written = await made.record.pool.fetch("select secret_id, written_at from grant_secrets order by 1")
+
+        await asyncio.gather(*(Resealing(kept, vault).look() for _ in range(3)))
+
+        (tmp_path / PREVIOUS_REF).unlink()
+        assert [await vault.open(group, grant_id, each) for each in (before[0], before[-1], after)] == [
+            f"kept before {before[0]}",
+            f"kept before {before[-1]}",
+            "kept after",
+        ]
+        assert await made.record.pool.fetch("select secret_id, written_at from grant_secrets order by 1") == written
+        assert await vault.reseal() == 0
+
+
+async def test_a_key_that_is_missing_is_said_and_nothing_is_lost(database: Database, tmp_path: Path) -> None:
+    async with open_world(database, tmp_path) as made:
+        (tmp_path / KEY_REF).write_text(SEALING_KEY)
+        vault = Vault(made.record.pool, Sealing(Secrets(tmp_path)))
+        group, grant_id, secret_id = made.record.group, uuid4(), uuid4()
+        await vault.keep(group, grant_id, secret_id, "kept")
+        (tmp_path / KEY_REF).write_text(new_key())
+        (tmp_path / PREVIOUS_REF).write_text(new_key())
+        await Resealing(Secrets(tmp_path), vault).look()
+        (tmp_path / PREVIOUS_REF).write_text(SEALING_KEY)
+        assert await vault.open(group, grant_id, secret_id) == "kept"
