@@ -37,6 +37,11 @@ FAILURE_ACTIONS: Final = frozenset(get_args(FailureAction))
 PERMISSION_MODES: Final = frozenset({"acceptEdits", "auto", "dontAsk", "manual", "plan"})
 """Those of Claude Code but bypassPermissions, under which no tool call would be asked about."""
 
+OWN_SECRETS: Final = frozenset(
+    {"anthropic_api_key", "sealing_key", "sealing_key_previous", "seal_signing_key", "seal_public_keys"}
+)
+"""What no definition may name: a server that it declares would be sent what all is sealed or signed or paid with."""
+
 WINDOW_MAX: Final = timedelta(days=7)
 _WORD: Final = re.compile(r"[a-z][a-z_]*")
 _OVERRIDDEN: Final = re.compile(r"[a-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+)*")
@@ -46,7 +51,9 @@ _path = pattern(PATH, "a dotted path")
 _variable = pattern(re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}"), "the name of an environment variable")
 _context_key = pattern(KEY, "a context key")
 _project = pattern(NAME, "a project")
-_setting = pattern(KEY, "the name of a setting")
+_setting = pattern(
+    KEY, "the name of a setting", but=OWN_SECRETS, why="is a secret of the installation itself; name another one"
+)
 _address = pattern(ADDRESS, "an address of e-mail")
 
 TRIGGERS: Final = {

@@ -3,7 +3,7 @@
 import re
 from datetime import timedelta
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from contracts.base import JsonValue
@@ -51,14 +51,21 @@ def text(place: Place) -> str | Refused:
     return node.value
 
 
-def pattern(wanted: re.Pattern[str], what: str) -> Check:
-    """Text of a form."""
+def pattern(wanted: re.Pattern[str], what: str, *, but: frozenset[str] = frozenset(), why: str = "") -> Check:
+    """Text of a form, and none of those in `but`, for the reason that `why` gives."""
+    schema: dict[str, Any] = {"type": "string", "pattern": whole(wanted)}
 
-    @check({"type": "string", "pattern": whole(wanted)})
+    if but:
+        schema["not"] = {"enum": sorted(but)}
+
+    @check(schema)
     def judge(place: Place) -> str | Refused:
         value: str | Refused = text(place)
         if isinstance(value, str) and not wanted.fullmatch(value):
             place.refuse(f"`{value[:80]}` is not {what}: it must match {wanted.pattern}")
+            return REFUSED
+        if value in but:
+            place.refuse(f"`{value}` {why}")
             return REFUSED
         return value
 
