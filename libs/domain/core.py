@@ -73,7 +73,7 @@ class Decided:
 
     `blobs` maps the digests of new `BlobRef`s in the events to their canonical JSON bytes. `ready` puts streams
     that exist already back into the claimable work: stream id → work subject. `state` is what the stream's state has
-    become, from a decider that folded its facts as it wrote them.
+    become, from a decider that folded its facts as it wrote them. After `deadline` nothing of it is written.
     """
 
     events: tuple[Event, ...] = ()
@@ -82,6 +82,7 @@ class Decided:
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     ready: Mapping[UUID, str] = field(default_factory=dict)
     state: Any = None
+    deadline: datetime | None = None
 
 
 NOTHING = Decided()

@@ -355,7 +355,7 @@ class Owner(Generic[S, C]):
             set_claim=item.set_claim,
             release=item.release,
             guards=decision.guards,
-            deadline=item.deadline,
+            deadline=min((at for at in (item.deadline, decision.deadline) if at is not None), default=None),
             births=tuple(self._birth(birth, now) for birth in decision.births),
             blobs=decision.blobs,
             ready=decision.ready,

@@ -37,6 +37,8 @@ class _Stream:
     claim: UUID | None = None
     lost_claims: set[UUID] = field(default_factory=set)
     shown: str | None = None
+    asked: Any = None
+    voted: list[str] = field(default_factory=list)
     steps: dict[str, str] = field(default_factory=dict)
     moments: set[datetime] = field(default_factory=set)
     manual: set[str] = field(default_factory=set)
@@ -202,10 +204,21 @@ class Auditor:
             case "decision.opened":
                 decision.run_id = event.run_id
                 decision.shown = event.artifact.digest if event.artifact else None
+                decision.asked = event
+            case "decision.voted":
+                self._must_be_active(decision, "a vote was taken")
+                if event.by.name in decision.voted:
+                    raise Violation(f"one person has two votes: {event.by.name}")
+                decision.voted.append(event.by.name)
             case "decision.answered":
                 self._must_be_active(decision, "a decision was answered")
                 if (event.artifact.digest if event.artifact else None) != decision.shown:
                     raise Violation(f"an answer is bound to another artefact than the one shown: {recorded.stream_id}")
+                if [vote.by.name for vote in event.votes[:-1]] != decision.voted:
+                    raise Violation(f"votes were lost, or counted that nobody gave: {recorded.stream_id}")
+                approvals = sum(vote.outcome == "approve" for vote in event.votes)
+                if event.votes and event.outcome == "approve" and approvals < decision.asked.quorum.need:
+                    raise Violation(f"{approvals} approvals were taken for enough: {recorded.stream_id}")
 
     def _judge_effect(self, effect: _Stream, recorded: Recorded, _before: str) -> None:
         event: Any = recorded.event
@@ -278,10 +291,13 @@ class Auditor:
     def answered(self, decision_id: UUID, command_id: UUID, outcome: str) -> None:
         """A person was told that this answer counts."""
         for recorded in self._store.history:
-            if recorded.stream_id == decision_id and recorded.type == "decision.answered":
-                event: Any = recorded.event
-                if event.command_id == command_id and event.outcome == outcome:
-                    return
+            if recorded.stream_id != decision_id or recorded.type not in {"decision.voted", "decision.answered"}:
+                continue
+            event: Any = recorded.event
+            said = event.votes[-1].outcome if getattr(event, "votes", ()) else event.outcome
+            if event.command_id == command_id and said == outcome:
+                return
+            if recorded.type == "decision.answered":
                 raise Violation(f"two people were told that their answer to {decision_id} counts")
         raise Violation(f"an answer that was taken is not in the history: {decision_id}")
 

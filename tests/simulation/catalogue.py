@@ -190,6 +190,26 @@ _WIDE: Final = """
   on_failure: { default: escalate, connector_unavailable: retry_backoff, timeout: escalate }
 """
 
+_COUNCIL: Final = """
+  stages:
+    - key: only
+      steps:
+        - { key: plan, kind: agent, agent: echo, prompt: prompts/do.md }
+        - { key: when, kind: decision, role: lead, question: "When is {{context.key}}?", timeout: 40s,
+            timeout_answer: { answer: sunday } }
+        - { key: sure, kind: decision, role: lead, question: Sure?, timeout: 30s, on: { timeout: go } }
+        - { key: go, kind: decision, role: lead, artifact: plan, approvals: { need: 2, veto: none },
+            approval_valid_for: 60s, timeout: 20m, on: { timeout: plan } }
+        - key: file
+          kind: write
+          system: github
+          tool: create_pull_request
+          requires_decision: go
+          args: { title: "{{context.key}}" }
+          effect_key: "council:{{context.key}}"
+  on_failure: { default: escalate, connector_unavailable: retry_backoff, timeout: escalate }
+"""
+
 SMALL: Final[Mapping[str, str]] = {
     "note": _NOTE,
     "fan": _FAN,
@@ -201,6 +221,7 @@ SMALL: Final[Mapping[str, str]] = {
     "alone": _ALONE,
     "newest": _NEWEST,
     "wide": _WIDE,
+    "council": _COUNCIL,
 }
 """Workflows made for the simulation: id → what follows their triggers."""
 

@@ -56,7 +56,12 @@ async def _found() -> None:
     workflows = LEADS[0].model_copy(update={"name": "workflows@example.com"})
     people = [(person, "user") for person in (DEVELOPER, *LEADS)] + [(workflows, "service_user")]
     commands: list[tuple[Any, identity.Command]] = [
-        (_user(p), identity.RegisterUser.model_validate({"email": p.name, "name": p.name, "kind": kind}))
+        (
+            _user(p),
+            identity.RegisterUser.model_validate(
+                {"email": p.name, "name": p.name, "kind": kind, "roles": p.roles, "projects": p.projects}
+            ),
+        )
         for p, kind in people
     ]
     commands.append((ids.project(GROUP, "core"), identity.CreateProject(key="core", name="Core")))

@@ -184,9 +184,12 @@ class People:
                 if not self.calm and self.world.hits(0.6):
                     continue
                 self._asked.add(decision_id)
-                leads = LEADS if not self.calm and self.world.hits(0.3) else LEADS[:1]
+                opened = self.world.auditor.streams[decision_id].asked
+                leads = LEADS if opened.quorum or (not self.calm and self.world.hits(0.3)) else LEADS[:1]
                 for lead in leads:
                     outcome = "approve" if self.calm else self.world.random.choice(OUTCOMES)
+                    if "answer" in opened.outcomes:
+                        outcome = "answer"
                     self.world.apart(self._decide(decision_id, lead, outcome), "a decision")
             await self._complete()
 
@@ -207,11 +210,16 @@ class People:
 
     async def _decide(self, decision_id: UUID, lead: Principal, outcome: DecisionOutcome) -> None:
         command = AnswerDecision(
-            command_id=mint(), deadline=self.world.now(), principal=lead, decision_id=decision_id, outcome=outcome
+            command_id=mint(),
+            deadline=self.world.now(),
+            principal=lead,
+            decision_id=decision_id,
+            outcome=outcome,
+            answer={"answer": lead.name} if outcome == "answer" else None,
         )
         answer = await self._ask(command, DecisionAccepted)
         if isinstance(answer, DecisionAccepted):
-            self.world.auditor.answered(decision_id, command.command_id, answer.outcome)
+            self.world.auditor.answered(decision_id, command.command_id, outcome)
         # Nobody knows, or the run was suspended, or another outcome is offered: somebody may try again.
         self._asked.discard(decision_id)
 

@@ -32,7 +32,8 @@ def answer(command: Answer, state: State, now: datetime) -> Decided:
     if command.revised is not None and command.revised == state.shown:
         command = command.model_copy(update={"revised": None, "blobs": {}})  # it revises nothing
     events = _single(command, state, free[0], now) if state.quorum is None else _vote(command, state, free, now)
-    return facts(*seating, *events, guards=(Guard("run", run_id, lifecycle.RUN_ACTIVE),), blobs=command.blobs)
+    taken = facts(*seating, *events, guards=(Guard("run", run_id, lifecycle.RUN_ACTIVE),), blobs=command.blobs)
+    return replace(taken, deadline=state.until)
 
 
 def reassign(command: Reassign, state: State, now: datetime) -> Decided:

@@ -14,7 +14,7 @@ from contracts.base import BlobRef, Event, JsonObject, JsonValue
 from contracts.errors import Broken
 from contracts.events import run as e
 from libs.canonical import blob
-from libs.domain.core import Birth, Decided
+from libs.domain.core import Birth, Decided, Guard
 from libs.domain.run.commands import Child, Evidence
 from libs.domain.run.evolve import evolve
 from libs.domain.run.state import State
@@ -44,6 +44,7 @@ class Walk:
     comments: dict[str, e.Feedback] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     births: list[Birth] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
     made: dict[str, JsonValue] = field(default_factory=dict)
     steps: tuple[Step, ...] = field(init=False)
@@ -187,7 +188,13 @@ class Walk:
         }
 
     def decided(self) -> Decided:
-        return Decided(events=tuple(self.events), births=tuple(self.births), blobs=self.blobs, state=self.state)
+        return Decided(
+            events=tuple(self.events),
+            births=tuple(self.births),
+            guards=tuple(self.guards),
+            blobs=self.blobs,
+            state=self.state,
+        )
 
 
 Stepper = Callable[[Walk, Any, str], None]

@@ -1,14 +1,23 @@
 """Decisions that nobody answers in time: an answer of their own, another way on, or a failure. Never a refusal."""
 
+from typing import Final
+
 from contracts.events import run as e
+from libs.domain.core import Guard
+from libs.domain.lifecycle import DECISION
 from libs.domain.run.programs.definition.failures import fail
 from libs.domain.run.programs.definition.loops import loop
 from libs.domain.run.walk import Walk
 from libs.language.model import DecisionStep
 
+UNANSWERED: Final = frozenset(DECISION) - {"absent", "answered"}
+
 
 def time_out(walk: Walk, step: DecisionStep, key: str) -> None:
-    """Do what the step says for want of an answer."""
+    """Do what the step says for want of an answer, unless one has come since the decision was read."""
+    open_id = walk.state.step(key).open_id
+    if open_id is not None:
+        walk.guards.append(Guard("decision", open_id, UNANSWERED))
     message = f"nobody answered {key} within its timeout of {step.timeout}"
     if step.timeout_answer is not None:
         answer = walk.keep(step.timeout_answer)
