@@ -88,7 +88,14 @@ def _declared(step: Step) -> DefinitionStep:
         case AgentStep():
             more: dict[str, Any] = {"executor": step.agent}
         case DecisionStep():
-            more = {"role": step.role, "outcomes": step.outcomes, "artifact": step.artifact}
+            more = {
+                "role": step.role,
+                "outcomes": step.outcomes,
+                "artifact": step.artifact,
+                "question": step.question,
+                "approvals": step.approvals.need if step.approvals else 1,
+                "not_for": step.barred,
+            }
         case ManualStep():
             more = {"role": step.role}
         case EventStep():

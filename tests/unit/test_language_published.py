@@ -89,7 +89,7 @@ def test_it_knows_the_keys_of_the_grammar() -> None:
             "kind: manul, role: presales, output",
             "workflow.stages.0.steps.0.kind",
         ),
-        ("max_parallel: 2", "max_parallel: 51", "workflow.stages.0.steps.6.for_each.max_parallel"),
+        ("max_parallel: 2", "max_parallel: 51", "workflow.stages.0.steps.7.for_each.max_parallel"),
         ("timeout: 8h", "timeout: 8 hours", "workflow.stages.0.steps.0.timeout"),
         ("every: 6h", "every: 6", "workflow.triggers.3.every"),
         ("default: escalate", "default: shout", "workflow.on_failure.default"),

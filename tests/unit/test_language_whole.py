@@ -6,6 +6,7 @@ from contracts.events.run import RoleBinding
 from libs.language.loader import load_folder
 from libs.language.model import (
     AgentStep,
+    Approvals,
     Channel,
     Concurrency,
     DecisionStep,
@@ -54,7 +55,25 @@ workflow:
             - { key: left, prompt: prompts/p.md, timeout: 5m }
             - { key: right, prompt: prompts/p.md }
         - { key: draft, kind: agent, prompt: prompts/p.md, timeout: 10m, for_each: { items: steps.brief.parts } }
-        - { key: ok, kind: decision, role: presales, artifact: draft, due: 4h, escalate_to: deal_desk, timeout: 48h }
+        - key: when
+          kind: decision
+          role: presales
+          question: When is {{context.deal}} due, after {{steps.draft.0}}?
+          form: schemas/s.json
+          outcomes: [answer, cancel]
+          timeout: 8h
+          timeout_answer: { day: monday }
+        - key: ok
+          kind: decision
+          role: presales
+          artifact: draft
+          due: 4h
+          escalate_to: deal_desk
+          timeout: 48h
+          approvals: { need: 2, distinct: false, groups: { legal: 1 }, veto: none }
+          not: [initiator, reviser, brief]
+          approval_valid_for: 24h
+          on: { timeout: draft }
         - key: file
           kind: write
           system: tracker
@@ -107,7 +126,7 @@ def test_the_workflow() -> None:
 
 def test_the_steps() -> None:
     [bundle] = load_folder(FILES).workflows
-    brief, changed, sized, find, draft, ok, file = bundle.definition.steps
+    brief, changed, sized, find, draft, when, ok, file = bundle.definition.steps
     assert brief == ManualStep(
         key="brief",
         role="presales",
@@ -130,6 +149,15 @@ def test_the_steps() -> None:
         timeout=timedelta(minutes=10),
         for_each=ForEach(items="steps.brief.parts"),
     )
+    assert when == DecisionStep(
+        key="when",
+        role="presales",
+        question="When is {{context.deal}} due, after {{steps.draft.0}}?",
+        form="schemas/s.json",
+        outcomes=("answer", "cancel"),
+        timeout=timedelta(hours=8),
+        timeout_answer={"day": "monday"},
+    )
     assert ok == DecisionStep(
         key="ok",
         role="presales",
@@ -137,6 +165,10 @@ def test_the_steps() -> None:
         due=timedelta(hours=4),
         escalate_to="deal_desk",
         timeout=timedelta(hours=48),
+        approvals=Approvals(need=2, distinct=False, groups={"legal": 1}, veto="none"),
+        barred=("initiator", "reviser", "brief"),
+        approval_valid_for=timedelta(hours=24),
+        on_timeout="draft",
     )
     assert file == WriteStep(
         key="file",

@@ -74,6 +74,9 @@ class DefinitionStep(Shown):
     )
     outcomes: tuple[DecisionOutcome, ...] = ()
     artifact: str | None = Field(default=None, description="of a decision: the step whose artefact is decided on")
+    question: str | None = Field(default=None, description="of a decision that asks for an answer: its text, unfilled")
+    approvals: int = Field(default=1, description="of a decision: how many must approve")
+    not_for: tuple[str, ...] = Field(default=(), description="of a decision: who may not answer")
     executor: str | None = Field(default=None, description="of an agent step")
     system: str | None = Field(default=None, description="of a write step")
     tool: str | None = None
