@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from contracts.base import Event, Metadata
@@ -10,6 +10,13 @@ from contracts.errors import Broken
 from libs.eventstore.heads import Heads, heads_of
 from libs.eventstore.mapper import Mapper, chain, spill, write_metadata
 from libs.eventstore.port import Append, BirthRow, Written
+
+BEAR_THEIR_OWN: Final = frozenset({"effect"})
+"""Categories in whose appends streams of the same category may be born.
+
+Their births are locked after their own heads, out of the order of stream ids. That is sound where the id of what is
+born is derived from its bearer and bears nothing itself: no two statements can wait for each other.
+"""
 
 
 class EventRow(NamedTuple):
@@ -128,7 +135,7 @@ def _check(heads: Heads, appends: Sequence[Append]) -> None:
         heads.check(append.columns)
         for birth in append.births:
             heads_of(birth.category).check(birth.columns)
-            if birth.category == heads.category:
+            if birth.category == heads.category and birth.category not in BEAR_THEIR_OWN:
                 raise _mistake(f"a birth in its own category, {heads.category}")
             if birth.work_subject is not None and birth.category != "attempt":
                 raise _mistake(f"a birth of {birth.category} with a work subject; only attempts are claimed")

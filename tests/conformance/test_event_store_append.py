@@ -131,6 +131,20 @@ async def test_a_run_is_born_of_an_event_and_of_no_other_run(world: World) -> No
     assert (await loaded(world, "run", run)).version == 1
 
 
+async def test_an_effect_may_bear_another_one_and_bears_it_once(world: World) -> None:
+    run, effect, link = mint(), mint(), mint()
+    await world.store.append("effect", [append("effect", effect, declared(run))])
+    births = (birth("effect", link, declared(run)),)
+    result = await world.store.append(
+        "effect", [append("effect", await loaded(world, "effect", effect), declared(run), births=births)]
+    )
+    assert [(w.stream_id, w.version) for w in result.written] == [(effect, 2), (link, 1)]
+    again = append("effect", await loaded(world, "effect", effect), declared(run), births=births)
+    result = await world.store.append("effect", [again])
+    assert [fate.skipped for fate in result.appended] == [(link,)]
+    assert (await loaded(world, "effect", link)).version == 1
+
+
 async def test_a_birth_that_exists_is_skipped_and_said(world: World) -> None:
     attempt, other = mint(), mint()
     run = await a_run(world, attempt)
