@@ -411,6 +411,7 @@ def test_past_its_timeout_nobody_answers_and_its_owner_looks() -> None:
     given = Given(opened(role="lead", binding=LEAD, until=until))
     assert CATEGORY.wake_at(given.state, NOW) == until
     assert given.refused(vote(ANA), at=until) == (409, "decision.timed_out")
+    assert given.decided(vote(ANA)).deadline == until, "an answer that is written late is not written"
     assert given.when(vote(ANA), at=until - timedelta(microseconds=1)) == ["Answered"]
 
 

@@ -11,6 +11,7 @@ from contracts.base import Actor
 from contracts.events.decision import DecisionRevised, DecisionVoted
 from contracts.events.run import RoleBinding
 from libs.domain import decision, effect, run
+from libs.domain.core import Guard
 from libs.language.model import ANSWER_FORM, Approvals, ForEach, Wait
 from tests.support.runs import DEVELOPER, GROUP, World, agent, bundle_of, manual, review, write
 
@@ -128,6 +129,16 @@ def test_a_question_that_reads_what_is_not_there_fails_for_want_of_data() -> Non
     assert (its.state.status, its.state.step("ask").failure_class) == ("suspended", "missing_data")
 
 
+def test_four_eyes_bar_who_let_pass_what_a_gate_refused() -> None:
+    checked = agent("draft", gate="score == 0")
+    its = world(checked, review("ok", barred=("reviser",)), on_failure={"default": "escalate"})
+    its.succeed("draft", {"score": 3})
+    its.answer("draft", "approve", revised={"score": 0})
+    by = its.state.step("draft").by
+    assert by is not None
+    assert bars(its, "ok") == {("reviser", None), ("reviser", by.id)}
+
+
 def ask(**changes: object) -> Any:
     return review("ask", outcomes=("answer",), question="When?", timeout=HOUR, **changes)
 
@@ -140,6 +151,12 @@ def test_a_question_that_nobody_answers_takes_the_answer_of_its_timeout() -> Non
     assert record.output is not None
     assert its.artefacts[record.output.digest] == {"answer": "sunday"}
     assert status(its, "next") == ["queued"]
+
+
+def test_no_question_times_out_that_was_answered_since_it_was_read() -> None:
+    its = world(ask(timeout_answer={"answer": "sunday"}))
+    decided = run.decide(run.Advance(run_id=its.run_id, evidence=its.evidence()), its.state, its.now + HOUR)
+    assert decided.guards == (Guard("decision", its.open_id("ask"), frozenset({"open", "withdrawn"})),)
 
 
 def test_what_times_out_without_more_fails_as_timeout_which_is_no_refusal() -> None:

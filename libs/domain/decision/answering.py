@@ -136,7 +136,7 @@ def _must_be_open(state: State, now: datetime) -> None:
     if state.status == "withdrawn":
         raise Rejected("decision.withdrawn", f"the decision was withdrawn: {state.withdrawn_because}", status=409)
     if state.until is not None and now >= state.until:
-        message = f"nobody answered until {state.until.isoformat()}, and the run has gone on"
+        message = f"nobody answered until {state.until.isoformat()}: it has timed out"
         raise Rejected("decision.timed_out", message, status=409)
 
 

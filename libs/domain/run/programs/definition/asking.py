@@ -112,11 +112,15 @@ def _barred(walk: Walk, step: DecisionStep, shown_step: str | None) -> Iterator[
 
 
 def _revisers(walk: Walk, shown_step: str | None) -> Iterator[UUID]:
-    """Who revised, at an earlier decision, what is shown now."""
-    revised_at = walk.state.step(shown_step).revised_at if shown_step is not None else None
-    if revised_at is None:
+    """Who revised, at an earlier decision, what is shown now; or let pass, perhaps revised, what its gate refused."""
+    if shown_step is None:
         return
-    record = walk.state.step(revised_at)
+    shown = walk.state.step(shown_step)
+    if shown.waits_on == "escalation" and shown.by is not None and shown.by.id is not None:
+        yield shown.by.id
+    if shown.revised_at is None:
+        return
+    record = walk.state.step(shown.revised_at)
     decided = walk.child(record.open_id)
     if isinstance(decided, State) and decided.revisers:
         yield from decided.revisers
