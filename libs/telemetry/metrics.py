@@ -176,6 +176,13 @@ MODEL_CALLS: Final = Counter(
     registry=REGISTRY,
 )
 
+NOTICES: Final = Counter(
+    "minutebook_notices",
+    "Tries to send a notice that ended, by what became of it.",
+    ["result"],
+    registry=REGISTRY,
+)
+
 BUS_BATCH_MESSAGES: Final = Histogram(
     "minutebook_bus_batch_messages",
     "Messages that were handled as one batch.",

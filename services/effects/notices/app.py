@@ -1,11 +1,16 @@
 """Wiring of notices, inside the effects service."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
+from contracts.base import Event
+from contracts.events.notice import NoticeFailed, NoticeInDoubt, NoticePutOff, NoticeSent
 from libs.domain import notice
 from libs.owner import Owner, Publisher
 from libs.process import Tools
+from libs.telemetry import metrics
 from services.effects.notices.asks import Asks
 from services.effects.notices.channels import Channels
 from services.effects.notices.desk import Desk
@@ -32,12 +37,20 @@ class Notices:
         await self.posting.close()
 
 
+_RESULTS: Final[Mapping[type[Event], str]] = {
+    NoticeSent: "sent",
+    NoticePutOff: "put_off",
+    NoticeFailed: "failed",
+    NoticeInDoubt: "in_doubt",
+}
+
+
 def build(tools: Tools, publisher: Publisher) -> Notices:
     """Connect the parts; nothing runs before a message comes."""
     store, settings = tools.store, tools.settings
     within = timedelta(seconds=settings.notice_seconds)
     start_within = timedelta(seconds=settings.effect_start_seconds)
-    owner = Owner(notice.CATEGORY, notice.decide, store=store, publisher=publisher)
+    owner = Owner(notice.CATEGORY, notice.decide, store=store, publisher=publisher, observe=_count)
     channels, posting = Channels(store), Posting()
     ways = Ways(channels, Letters(store, settings.link), tools.secrets, posting, within=within)
     desk = Desk(
@@ -55,3 +68,9 @@ def build(tools: Tools, publisher: Publisher) -> Notices:
         desk=desk,
         posting=posting,
     )
+
+
+def _count(_before: notice.State, events: Sequence[Event]) -> None:
+    for event in events:
+        if (result := _RESULTS.get(type(event))) is not None:
+            metrics.NOTICES.labels(result).inc()
