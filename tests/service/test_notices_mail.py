@@ -1,10 +1,15 @@
 """E-mail against a real mail server: at most once, to the people who may answer, and nothing slips into a header."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from contracts.events.decision import Barred, Quorum, QuorumGroup
 from contracts.events.identity import UserDeactivated
@@ -196,3 +201,52 @@ async def test_it_is_given_up_after_so_many_tries(world: World) -> None:
         await world.record.shift(notice.PAUSE_MAX)
         await bus.wake("effects", "notice", notice_id)
     assert [found.status for found in (await world.notices()).values()] == ["failed"]
+
+
+def certificate(folder: Path) -> Path:
+    """A certificate of this machine that nobody has signed but itself, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / "mail.pem"
+    pem, unprotected = serialization.Encoding.PEM, serialization.NoEncryption()
+    file.write_bytes(made.public_bytes(pem) + key.private_bytes(pem, serialization.PrivateFormat.PKCS8, unprotected))
+    return file
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_password_is_sent_under_tls_to_a_server_that_is_trusted(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    file = certificate(tmp_path)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    async with receiver("smtp", tmp_path / "smtp", secret=str(file)) as smtp:
+        url = smtp.url.replace("smtp://", "smtp://minutebook:s%40fe%3A1@")
+        await world.channel("mail", "email", url, "decision.opened", to=(DESK,))
+        _, bus = await world.service()
+        await world.tell(bus, "decision.opened", await world.decide())
+        if trusted:
+            await world.until("sent")
+            [taken] = smtp.all()
+            assert (taken["tls"], taken["login"]) == (True, "minutebook s@fe:1")
+            return
+
+        async def refused() -> bool:
+            return ["no connection" in (found.message or "") for found in (await world.notices("due")).values()] == [
+                True
+            ]
+
+        await eventually(refused)
+        assert smtp.all() == []

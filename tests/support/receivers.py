@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -43,7 +44,11 @@ class Taken:
 
 @asynccontextmanager
 async def receiver(kind: str, folder: Path, *, secret: str = "") -> AsyncIterator[Taken]:
-    """Run a receiver (`http` or `smtp`) until the test leaves it."""
+    """Run a receiver (`http` or `smtp`) until the test leaves it.
+
+    `secret` is the one that signs webhooks; of a mail server the file with its certificate and key, with which it
+    takes nothing before TLS and a login.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -139,8 +144,8 @@ def _serve_http(notebook: _Notebook, secret: str) -> None:
     server.serve_forever()
 
 
-def _serve_smtp(notebook: _Notebook) -> None:
-    from aiosmtpd.smtp import SMTP
+def _serve_smtp(notebook: _Notebook, certificate: str) -> None:
+    from aiosmtpd.smtp import SMTP, AuthResult
 
     class Handler:
         async def handle_RCPT(  # noqa: N802  the names are of the library
@@ -171,8 +176,23 @@ def _serve_smtp(notebook: _Notebook) -> None:
                 server.transport.abort()
             return fault if fault[:1].isdigit() else "250 OK"
 
+    def authenticate(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
+        return AuthResult(success=True, auth_data=f"{data.login.decode()} {data.password.decode()}".encode())
+
+    options: dict[str, Any] = {}
+    if certificate:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate)
+        options = {
+            "tls_context": context,
+            "require_starttls": True,
+            "auth_required": True,
+            "authenticator": authenticate,
+        }
+
     async def main() -> None:
-        server = await asyncio.get_running_loop().create_server(lambda: SMTP(Handler()), "127.0.0.1", 0)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: SMTP(Handler(), **options), "127.0.0.1", 0)
         _listening(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
@@ -198,4 +218,4 @@ if __name__ == "__main__":
     if kind == "http":
         _serve_http(_Notebook(Path(folder)), secret)
     else:
-        _serve_smtp(_Notebook(Path(folder)))
+        _serve_smtp(_Notebook(Path(folder)), secret)
