@@ -32,7 +32,7 @@ from libs.eventstore.port import (
     SnapshotKey,
 )
 from libs.eventstore.reading import FACT, SPILLED, fact
-from libs.eventstore.rows import Batch, prepare
+from libs.eventstore.rows import prepare
 from libs.eventstore.statements import append_statement, forget_sql
 
 FORGET_MAX: Final = 500
@@ -113,9 +113,14 @@ class PostgresStore(PostgresEras, PostgresClockwork, PostgresClaims, PostgresDel
         won, born = frozenset(row["won"]), frozenset(row["born"])
         lost = [append for append in batch.appends if append.stream_id not in won]
         fates = {fate.stream_id: fate for fate in await self._losers(category, lost)}
+        skipped: defaultdict[UUID, list[UUID]] = defaultdict(list)
+        for birth in batch.births:
+            if birth.number not in born and birth.parent in won:
+                skipped[birth.parent].append(birth.row.stream_id)
         for append in batch.appends:
-            if append.stream_id in won:
-                fates[append.stream_id] = _won(batch, append, born)
+            if (i := append.stream_id) in won:
+                version = append.version + len(append.events)
+                fates[i] = Appended(i, "won", version, batch.digests[i], tuple(skipped.get(i, ())))
         return BatchResult(
             appended=tuple(fates[append.stream_id] for append in batch.appends),
             written=tuple(
@@ -304,13 +309,4 @@ def _snapshot(row: asyncpg.Record) -> Snapshot:
         tenant_group=row["head_group"],
         digest=row["snapshot_digest"],
         content=row["snapshot_content"],
-    )
-
-
-def _won(batch: Batch, append: Append, born: frozenset[int]) -> Appended:
-    skipped = tuple(
-        birth.row.stream_id for birth in batch.births if birth.parent == append.stream_id and birth.number not in born
-    )
-    return Appended(
-        append.stream_id, "won", append.version + len(append.events), batch.digests[append.stream_id], skipped
     )

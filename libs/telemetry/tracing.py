@@ -1,6 +1,7 @@
 """Traces: one run is one trace, carried in message headers and event metadata as W3C trace context."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
@@ -32,6 +33,9 @@ from contracts.errors import MinutebookError
 _SCOPE: Final = "minutebook"
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _OTLP_MODULE: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+
+_PLAIN: Final = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+"""As this product writes it; the library reads whatever else may come."""
 
 _propagator = TraceContextTextMapPropagator()
 _ids = RandomIdGenerator()
@@ -109,6 +113,9 @@ def _unseen(traceparent: str | None) -> Iterator[Span]:
 
 def _origin(traceparent: str) -> Span:
     """The span that a `traceparent` names; an invalid one, as of no trace, when it names none."""
+    if (found := _PLAIN.fullmatch(traceparent)) is not None:
+        trace_id, span_id, flags = (int(part, 16) for part in found.groups())
+        return NonRecordingSpan(SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags)))
     return get_current_span(_propagator.extract({"traceparent": traceparent}))
 
 

@@ -133,3 +133,27 @@ def test_without_an_endpoint_nothing_leaves_and_ids_are_minted_all_the_same(monk
         tracing.shutdown()
     with span("afterwards"):
         assert current_traceparent() is None
+
+
+def test_ids_alone_are_minted_as_spans_would_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child has its parent's trace and flags and an id of its own; outside it is as it was before."""
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    tracing.configure("test")
+    try:
+        with span("continued", traceparent=f"00-{TRACE}-{PARENT}-00"):
+            outer = current_traceparent()
+            with span("below"):
+                inner = current_traceparent()
+            assert current_traceparent() == outer
+        for none in ("nonsense", f"00-{'0' * 32}-{PARENT}-01", f"ff-{TRACE}-{PARENT}-01"):
+            with span("begun", traceparent=none):
+                begun = (current_traceparent() or "").split("-")
+            assert begun[1] not in {TRACE, "0" * 32}
+            assert begun[3] == "01"
+    finally:
+        tracing.shutdown()
+    assert current_traceparent() is None
+    ids = [(text or "").split("-") for text in (outer, inner)]
+    assert [(trace, flags) for _, trace, _, flags in ids] == [(TRACE, "00")] * 2
+    assert len({PARENT, *(own for _, _, own, _ in ids)}) == 3

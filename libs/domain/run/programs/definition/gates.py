@@ -1,6 +1,6 @@
 """Gates: a step of its own that asks an expression, and how the gate of any step refuses."""
 
-from contracts.base import BlobRef, JsonValue
+from contracts.base import BlobRef
 from contracts.events import run as e
 from libs.domain.run.programs.definition.failures import fail
 from libs.domain.run.programs.definition.loops import loop
@@ -19,7 +19,7 @@ def pass_or_refuse(
     walk: Walk, step: AgentStep | GateStep, key: str, *, output: BlobRef | None, cost_microdollars: int = 0
 ) -> None:
     """Let the step succeed, or do what follows when its gate does not: loop back, or fail as `gate_failed`."""
-    refusal = _refusal(walk, step.gate, {} if output is None else walk.artefact(output))
+    refusal = _refusal(walk, step.gate, output)
     if refusal is not None and step.loop_to is not None:
         if walk.state.step(key).loops < (step.loop_max or 0):
             walk.emit(e.RunStepSucceeded(at=walk.now, step=key, output=output, cost_microdollars=cost_microdollars))
@@ -39,14 +39,14 @@ def pass_or_refuse(
     walk.emit(e.RunStepSucceeded(at=walk.now, step=key, output=output, cost_microdollars=cost_microdollars))
 
 
-def _refusal(walk: Walk, expression: str | None, output: JsonValue) -> str | None:
+def _refusal(walk: Walk, expression: str | None, output: BlobRef | None) -> str | None:
     """Why the gate does not let the step pass; None when it does."""
     if expression is None:
         return None
     try:
         passed = evaluate(
             parse(expression),
-            output=output,
+            output={} if output is None else walk.artefact(output),
             steps=walk.outputs(),
             context=walk.context,
             state=walk.run_state,
