@@ -15,6 +15,7 @@ from services.api.auth import Authenticator
 from services.api.decision_views import DecisionViews
 from services.api.definition_views import DefinitionViews
 from services.api.delegations import Delegations
+from services.api.direct import Direct
 from services.api.door import Door
 from services.api.edge import Edge
 from services.api.event_views import EventViews
@@ -26,7 +27,7 @@ from services.api.queries import Queries
 from services.api.rates import Rates
 from services.api.refusals import Refusals
 from services.api.resealing import Resealing
-from services.api.routes import ROUTERS, TAGS, pages
+from services.api.routes import ROUTERS, TAGS, pages, runs
 from services.api.server import ApiService
 from services.api.views import Views
 from services.api.waiting import Waiting
@@ -73,6 +74,7 @@ def build(tools: Tools) -> ApiService:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.door = door
+    app.add_middleware(Direct, routes=runs.BUSIEST)
     app.add_middleware(Edge)
     problems.install(app)
     openapi.install(app)

@@ -1,6 +1,6 @@
 """Every error leaves as an RFC 9457 problem, whoever raised it."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -82,9 +82,16 @@ def internal(request_id: str | None) -> Response:
 
 def install(app: FastAPI) -> None:
     """Answer every error of this application as a problem."""
-    app.add_exception_handler(MinutebookError, _on_ours)
-    app.add_exception_handler(RequestValidationError, _on_validation)
-    app.add_exception_handler(HTTPException, _on_http)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+
+
+async def answer(request: Request, error: Exception) -> Response | None:
+    """The problem that an error is; None for one that is a bug of ours."""
+    for kind, handler in _HANDLERS.items():
+        if isinstance(error, kind):
+            return await handler(request, error)
+    return None
 
 
 def request_id_of(request: Request) -> str | None:
@@ -126,6 +133,13 @@ async def _on_http(request: Request, error: Exception) -> Response:
             code, detail = f"http.{status.value}", str(error.detail)
     problem = Problem(title=status.phrase, status=status.value, code=code, detail=detail)
     return respond(problem, request_id=request_id_of(request), headers=dict(error.headers or {}))
+
+
+_HANDLERS: Final[Mapping[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]] = {
+    MinutebookError: _on_ours,
+    RequestValidationError: _on_validation,
+    HTTPException: _on_http,
+}
 
 
 def _path(location: Sequence[str | int]) -> str:

@@ -215,3 +215,9 @@ def _command_id(run_id: UUID) -> UUID:
 def shown(changed: Changed) -> RunChanged:
     """An owner's reply as the API answers it."""
     return RunChanged(run_id=changed.run_id, state=changed.state, version=changed.version)
+
+
+BUSIEST: Final = tuple(
+    route for route in router.routes if isinstance(route, DoorRoute) and route.endpoint in {start_run, start_runs}
+)
+"""Starts, which are answered at the edge."""
