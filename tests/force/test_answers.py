@@ -204,6 +204,7 @@ async def test_answers_against_cancels(fleet: Fleet) -> None:
 MOMENTS: Final = {
     "decision.reminded": ("hurried", 1),
     "decision.escalated": ("hurried", 2),
+    "decision.withdrawn": ("timed", 1),
 }
 """What the clock brings: of which definition, and after how many times `DUE_SECONDS`."""
 

@@ -255,6 +255,17 @@ GUARDS: Final[tuple[Guard, ...]] = (
         (_RACES + "test_heads_are_locked_in_order_of_their_ids",),
     ),
     Guard(
+        "A step times out only while its decision was not answered",
+        (
+            Change(
+                "libs/domain/run/programs/definition/timeouts.py",
+                'walk.guards.append(Guard("decision", open_id, UNANSWERED))',
+                "pass",
+            ),
+        ),
+        ("tests/unit/test_run_decisions.py::test_a_timeout_counts_only_while_nothing_has_come",),
+    ),
+    Guard(
         "After a restore nobody appends who knew the record before it",
         (
             Change(

@@ -13,7 +13,7 @@ from contracts.events.run import RoleBinding
 from libs.domain import decision, effect, run
 from libs.domain.core import Guard
 from libs.language.model import ANSWER_FORM, Approvals, ForEach, Wait
-from tests.support.runs import DEVELOPER, GROUP, World, agent, bundle_of, manual, review, write
+from tests.support.runs import DEVELOPER, GROUP, World, agent, bundle_of, event, manual, review, write
 
 HOUR = timedelta(hours=1)
 
@@ -143,6 +143,10 @@ def ask(**changes: object) -> Any:
     return review("ask", outcomes=("answer",), question="When?", timeout=HOUR, **changes)
 
 
+def waits() -> Any:
+    return event("signature", timeout=HOUR)
+
+
 def test_a_question_that_nobody_answers_takes_the_answer_of_its_timeout() -> None:
     its = world(ask(timeout_answer={"answer": "sunday"}), agent("next"))
     its.advance(HOUR)
@@ -164,6 +168,18 @@ def test_what_times_out_without_more_fails_as_timeout_which_is_no_refusal() -> N
     its.advance(HOUR)
     record = its.state.step("ask")
     assert (record.status, record.failure_class, record.outcome) == ("failed", "timeout", None)
+
+
+@pytest.mark.parametrize(("step", "category", "taken"), [(ask(), "decision", "answered"), (waits(), "wait", "matched")])
+def test_a_timeout_counts_only_while_nothing_has_come(step: Any, category: str, taken: str) -> None:
+    """What was read may be a moment old: the answer that comes meanwhile keeps the plan from being written."""
+    its = world(step)
+    advance = run.Advance(run_id=its.run_id, evidence=its.evidence())
+    (guard,) = run.decide(advance, its.state, its.now + HOUR).guards
+    assert (guard.category, guard.stream_id) == (category, its.open_id(step.key))
+    assert taken not in guard.states
+    assert "open" in guard.states
+    assert run.decide(advance, its.state, its.now).guards == ()
 
 
 def test_a_timeout_goes_on_at_a_later_step_and_skips_those_between() -> None:

@@ -7,14 +7,17 @@ from contracts.base import JsonObject, JsonValue
 from contracts.errors import Rejected
 from contracts.events import run as e
 from contracts.events.wait import WaitOpened
-from libs.domain import wait
-from libs.domain.core import Birth
+from libs.domain import lifecycle, wait
+from libs.domain.core import Birth, Guard
 from libs.domain.run.programs.definition.failures import fail
 from libs.domain.run.walk import Walk
 from libs.language.model import EventStep
 from libs.language.paths import MISSING, resolve
 
 _CONTEXT: Final = "$context."
+
+UNMATCHED: Final = frozenset(lifecycle.WAIT) - {"absent", "matched"}
+"""States of a wait whose step may time out: the event may come since the wait was read."""
 
 
 def event(walk: Walk, step: EventStep, key: str) -> None:
@@ -36,6 +39,7 @@ def event(walk: Walk, step: EventStep, key: str) -> None:
         }
         walk.emit(e.RunStepSucceeded(at=walk.now, step=key, output=walk.keep(output)))
     elif walk.overdue(key):
+        walk.guards.append(Guard("wait", record.open_id, UNMATCHED))
         fail(walk, key, "timeout", f"no event of {step.source} for {key} came within its timeout of {step.timeout}")
 
 
