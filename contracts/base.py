@@ -6,6 +6,8 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
+from contracts.personal import Personal
+
 Microdollars = Annotated[int, Field(ge=0, description="integer millionths of a US dollar")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 in lower-case hexadecimal")]
 JsonObject = dict[str, JsonValue]
@@ -36,7 +38,14 @@ class Actor(Frozen):
 
     kind: Literal["user", "service_user", "api_key", "system"]
     id: UUID | None = None
-    name: str = Field(description="email of a user, name of a key, or name of the service that acted by itself")
+    name: Annotated[str, Personal("person")] = Field(
+        description="email of a user, name of a key, or name of the service that acted by itself"
+    )
+
+    @property
+    def person(self) -> UUID | None:
+        """Whose the name is. Keys and services are nobody."""
+        return self.id if self.kind in {"user", "service_user"} else None
 
 
 class ActsFor(Frozen):

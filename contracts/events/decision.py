@@ -1,10 +1,11 @@
 """Facts of a human task. Born by the planner, then written by the decision service alone."""
 
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from contracts.base import Actor, BlobRef, Event, Frozen, Instant
 from contracts.events.run import RoleBinding, UserRef
+from contracts.personal import Personal
 from contracts.registry import event
 from minutebook.models.states import DecisionOutcome
 
@@ -112,7 +113,7 @@ class DecisionReassigned(Event):
     by: Actor
     from_user: UUID | None
     to_user: UserRef
-    reason: str | None
+    reason: Annotated[str | None, Personal("by")]
 
 
 @event("decision.revised")
@@ -122,7 +123,7 @@ class DecisionRevised(Event):
     command_id: UUID
     by: Actor
     on_behalf_of: UserRef | None
-    comment: str | None
+    comment: Annotated[str | None, Personal("by")]
     artifact: BlobRef
     revised: BlobRef
     wiped: int
@@ -136,7 +137,7 @@ class DecisionVoted(Event):
     outcome: DecisionOutcome
     by: Actor
     on_behalf_of: UserRef | None
-    comment: str | None
+    comment: Annotated[str | None, Personal("by")]
     artifact: BlobRef | None
 
 
@@ -164,7 +165,7 @@ class DecisionAnswered(Event):
     command_id: UUID
     outcome: DecisionOutcome
     by: Actor
-    comment: str | None
+    comment: Annotated[str | None, Personal("by")]
     artifact: BlobRef | None
     revised: BlobRef | None
     on_behalf_of: UserRef | None = None

@@ -3,11 +3,12 @@
 A back-link is an effect of its own, born with the success of the write that it links from.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from contracts.base import Actor, BlobRef, Event, Instant
 from contracts.events.run import UserRef
+from contracts.personal import Personal
 from contracts.registry import event
 from minutebook.models.states import FailureClass, SettleVerdict
 
@@ -90,7 +91,7 @@ class EffectSettled(Event):
     source: Literal["operator", "probe"]
     by: Actor
     reference: str | None
-    comment: str | None
+    comment: Annotated[str | None, Personal("by")]
     response: BlobRef | None
     arm: int
 

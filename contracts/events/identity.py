@@ -1,10 +1,11 @@
 """Facts of tenant groups, tenants, projects, users and keys. Written by the api."""
 
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from contracts.base import Actor, Event, Instant
 from contracts.events.run import UserRef
+from contracts.personal import ERASED_EMAIL, OF_STREAM, Personal
 from contracts.registry import event
 
 
@@ -28,8 +29,8 @@ class ProjectCreated(Event):
 class UserRegistered(Event):
     """A person, or a service user that owns the runs nobody starts by hand."""
 
-    email: str
-    name: str
+    email: Annotated[str, Personal(OF_STREAM, erased=ERASED_EMAIL)]
+    name: Annotated[str, Personal(OF_STREAM)]
     kind: Literal["user", "service_user"]
     roles: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -49,7 +50,7 @@ class KeyMinted(Event):
     """
 
     kind: Literal["personal_access_token", "api_key"]
-    name: str
+    name: Annotated[str, Personal("user_id")]
     user_id: UUID | None
     roles: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()

@@ -1,16 +1,17 @@
 """Facts of a run. Written by the planner; a run's birth also by ingest, when an event starts it."""
 
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from contracts.base import Actor, BlobRef, Event, Frozen, Instant, JsonObject, Microdollars, Sha256
+from contracts.personal import ERASED_EMAIL, Personal
 from contracts.registry import event
 from minutebook.models.states import ArtifactState, DecisionOutcome, FailureClass, RunOutcome, TriggerKind
 
 
 class UserRef(Frozen):
     id: UUID
-    email: str
+    email: Annotated[str, Personal("id", erased=ERASED_EMAIL)]
 
 
 class RoleBinding(Frozen):
@@ -38,12 +39,13 @@ class Trigger(Frozen):
 
 
 class Feedback(Frozen):
-    """Why a step runs again, as its next prompt tells it."""
+    """Why a step runs again, as its next prompt tells it. `by_id` is the person whose words they are, where one's."""
 
     source_step: str
     kind: Literal["request_changes", "gate", "timeout"]
-    comment: str | None = None
-    by: str | None = None
+    comment: Annotated[str | None, Personal("by_id")] = None
+    by: Annotated[str | None, Personal("by_id")] = None
+    by_id: UUID | None = None
     previous: BlobRef | None = None
     revised: BlobRef | None = None
     review: BlobRef | None = None
@@ -201,7 +203,7 @@ class RunManualCompleted(Event):
     command_id: UUID
     by: Actor
     artifact: BlobRef
-    comment: str | None
+    comment: Annotated[str | None, Personal("by")]
 
 
 @event("run.step_escalated")

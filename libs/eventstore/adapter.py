@@ -9,6 +9,7 @@ import asyncpg
 
 from contracts.errors import Broken, Unavailable
 from libs.eventstore.mapper import Mapper
+from libs.eventstore.people import PostgresPeople
 from libs.postgres.errors import CONTENDED, FULL, READ_ONLY
 from libs.postgres.pool import execute, fetch, fetchrow
 from libs.telemetry.outage import Outage
@@ -26,11 +27,14 @@ _WRITES: Final = re.compile(r"\b(insert into|update|delete from)\b")
 
 
 class Adapter:
-    """A part of the adapter: one pool, one mapper. `service` is whose it is, for the log."""
+    """A part of the adapter: one pool, one mapper. `service` is whose it is, for the log.
+
+    Without a mapper the keys of persons lie unsealed in the database, as suits one that nobody keeps.
+    """
 
     def __init__(self, pool: asyncpg.Pool, *, mapper: Mapper | None = None, service: str = UNNAMED) -> None:
         self._pool = pool
-        self._mapper = mapper or Mapper()
+        self._mapper = mapper or Mapper(people=PostgresPeople(pool))
         self._outage = Outage(away="PostgreSQL is away, trying again", back="PostgreSQL is back", service=service)
         self._full = Outage(
             away="PostgreSQL has no room to write, trying again",
@@ -41,6 +45,22 @@ class Adapter:
         self._read_only = Outage(
             away="PostgreSQL only reads, trying again", back="PostgreSQL writes again", service=service
         )
+
+    @property
+    def mapper(self) -> Mapper:
+        """How facts of this database are read, by those that read them with SQL of their own."""
+        return self._mapper
+
+    @property
+    def erasures(self) -> int:
+        return self._mapper.people.ring.erasures
+
+    async def _fetch_facts(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Fetch rows of which some are facts, with the keys of whom they name at hand."""
+        with self._watched(sql):
+            rows = await fetch(self._pool, sql, *arguments)
+            await self._mapper.people.recall(rows)
+        return rows
 
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
         with self._watched(sql):

@@ -69,7 +69,7 @@ class PostgresClaims(Adapter):
     """The port `Claims`."""
 
     async def claim(self, subjects: Collection[str] | None, *, limit: int, lease: timedelta) -> Sequence[Claimed]:
-        rows = await self._fetch(
+        rows = await self._fetch_facts(
             _CLAIM,
             None if subjects is None else list(subjects),
             limit,

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from libs.eventstore.adapter import Adapter
 from libs.eventstore.heads import heads_of
-from libs.eventstore.mapper import read_metadata
 from libs.eventstore.port import Due, OutboxToken, Page, Woken, Written
 
 # A repeat that came while ingest recorded the first may have been stored after that removed its row: nobody else would
@@ -45,7 +44,7 @@ class PostgresClockwork(Adapter):
     async def unpublished(
         self, *, older_than: timedelta, limit: int
     ) -> Sequence[tuple[OutboxToken, Sequence[Written]]]:
-        rows = await self._fetch(
+        rows = await self._fetch_facts(
             """
             with old as materialized (
               select era, xid from unpublished where written_at <= minutebook_now() - $1::interval
@@ -63,7 +62,7 @@ class PostgresClockwork(Adapter):
         for row in rows:
             written = found.setdefault(OutboxToken(row["era"], row["xid"]), [])
             if row["stream_id"] is not None:
-                metadata = read_metadata(row["metadata"])
+                metadata = self._mapper.read_metadata(row["metadata"])
                 written.append(Written(row["category"], row["stream_id"], row["version"], row["type"], metadata))
         return list(found.items())
 

@@ -46,6 +46,7 @@ async def read_streams(
         contracts.errors.Unavailable: an event is of a newer release.
     """
     rows = await connection.fetch(_HISTORY, stream_ids, category.name)
+    await mapper.people.recall(rows, connection=connection)
     by_stream: dict[UUID, list[asyncpg.Record]] = {}
     for row in rows:
         by_stream.setdefault(row["stream_id"], []).append(row)

@@ -1,9 +1,8 @@
 """Events to stored bytes and back: written-out topics with versions, upcasting, and the digest that chains a stream."""
 
 import hashlib
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, cast
 from uuid import UUID
 
 from eventsourcing.persistence import StoredEvent
@@ -14,6 +13,8 @@ from contracts.base import Event, JsonObject, Metadata
 from contracts.errors import Broken, Unavailable
 from contracts.registry import model_of, name_of
 from libs.canonical import canonical, parse
+from libs.eventstore.people import Nobody, People
+from libs.eventstore.personal import M, places_of
 
 PAYLOAD_BYTES_MAX: Final = 8 * 1024
 """A longer payload goes to `blobs`; the event then holds its digest."""
@@ -26,6 +27,8 @@ METADATA_CACHED_MAX: Final = 1_024
 _UPCAST_BYTES_MAX: Final = 64 << 20
 _SURELY_SHORT_CHARS: Final = PAYLOAD_BYTES_MAX // 4
 _NO_BLOB: Final[Mapping[str, bytes]] = {}
+_NO_STREAM: Final = UUID(int=0)
+"""Metadata says of itself whose it is."""
 
 Upcast = Callable[[JsonObject], JsonObject]
 """Turns the JSON of one version of an event into that of the next."""
@@ -35,21 +38,50 @@ class Mapper:
     """Maps events by the conventions of `eventsourcing`, for pydantic models and an asyncpg recorder.
 
     `upcasts` maps (type, version) to the step towards version + 1. The library's own mapper cannot serve: on pydantic
-    models it yields half-built objects, or drops upcasting.
+    models it yields half-built objects, or drops upcasting. Personal texts are sealed and opened with the keys that
+    `people` have in their ring, so `know` and `recall` come first; without people they stay as they are.
     """
 
-    def __init__(self, upcasts: Mapping[tuple[str, int], Upcast] | None = None) -> None:
+    def __init__(
+        self, upcasts: Mapping[tuple[str, int], Upcast] | None = None, *, people: People | None = None
+    ) -> None:
         self._upcasts = upcasts or {}
+        self._metadata: dict[str, Metadata] = {}
+        self._erasures = 0
+        self._sealing = people is not None
+        self.people: People = people or Nobody()
+
+    def persons(self, metadata: Metadata, facts: Iterable[tuple[UUID, Event]]) -> dict[UUID, UUID]:
+        """Whose texts facts (stream, event) hold, for `know`."""
+        found: dict[UUID, UUID] = {}
+        if self._sealing:
+            if metadata.actor.person is not None:
+                found[metadata.actor.person] = metadata.tenant_group
+            for stream_id, event in facts:
+                places = places_of(type(event))
+                if places is not None:
+                    found.update(dict.fromkeys(places.persons(event, stream_id), metadata.tenant_group))
+        return found
+
+    def sealed(self, value: M, stream_id: UUID) -> M:
+        """A value of a model with its personal texts sealed."""
+        places = places_of(type(value)) if self._sealing else None
+        return value if places is None else places.turned(value, stream_id, self.people.ring.seal)
+
+    def opened(self, value: M, stream_id: UUID) -> M:
+        """A value of a model with its sealed texts opened, or erased."""
+        places = places_of(type(value)) if self._sealing else None
+        return value if places is None else places.turned(value, stream_id, self.people.ring.open)
 
     def to_stored(self, event: Event, stream_id: UUID, version: int) -> StoredEvent:
         """Return the event as it is stored, under its topic `<type>/<version of its schema>`; raises as `write`."""
-        name, event_version, state = self.write(event)
+        name, event_version, state = self.write(event, stream_id)
         return StoredEvent(
             originator_id=stream_id, originator_version=version, topic=f"{name}/{event_version}", state=state.encode()
         )
 
-    def write(self, event: Event) -> tuple[str, int, str]:
-        """Return the event's type, the version of its schema, and its JSON.
+    def write(self, event: Event, stream_id: UUID) -> tuple[str, int, str]:
+        """Return the type of a stream's event, the version of its schema, and its JSON.
 
         Raises:
             contracts.errors.Broken: the event's model is not registered, or holds what is no JSON.
@@ -59,7 +91,7 @@ class Mapper:
         except KeyError:
             raise Broken("event.unregistered", f"{type(event).__name__} is in no registry of events") from None
         try:
-            return name, event_version, event.model_dump_json()
+            return name, event_version, self.sealed(event, stream_id).model_dump_json()
         except ValueError as error:  # a lone surrogate, for example
             raise Broken("event.not_json", f"{name} cannot be written as JSON: {type(error).__name__}") from None
 
@@ -71,7 +103,7 @@ class Mapper:
     def read(self, name: str, version: int, state: str | bytes, stream_id: UUID | str, at: int) -> Event:
         """Return the event that this JSON is, upcast to the newest version that this process knows.
 
-        `stream_id` and `at` say where it stands, for errors.
+        `stream_id` and `at` say where it stands.
 
         Raises:
             contracts.errors.Unavailable: the type or version is unknown here; a newer replica may know it.
@@ -93,7 +125,7 @@ class Mapper:
                 " is unknown to this release; a newer replica can read it",
             )
         try:
-            return model.model_validate_json(state)
+            event = model.model_validate_json(state)
         except ValidationError as error:
             places = ", ".join(".".join(map(str, e["loc"])) for e in error.errors(include_input=False)[:5])
             raise Broken(
@@ -101,6 +133,22 @@ class Mapper:
                 f"{name} version {version} at version {at} of stream {stream_id}"
                 f" does not fit its model at: {places or 'the root'}",
             ) from None
+        return self.opened(event, cast(UUID, stream_id))
+
+    def write_metadata(self, metadata: Metadata) -> str:
+        return self.sealed(metadata, _NO_STREAM).model_dump_json()
+
+    def read_metadata(self, text: str) -> Metadata:
+        """The metadata that a text is. Facts that were written together have the same one."""
+        if self._erasures != self.people.ring.erasures:
+            self._erasures = self.people.ring.erasures
+            self._metadata.clear()
+        found = self._metadata.get(text)
+        if found is None:
+            if len(self._metadata) >= METADATA_CACHED_MAX:
+                self._metadata.clear()
+            found = self._metadata[text] = self.opened(Metadata.model_validate_json(text), _NO_STREAM)
+        return found
 
 
 def split_topic(topic: str) -> tuple[str, int]:
@@ -143,13 +191,3 @@ def chain(
     """
     header = f'["{stream_id}",{version},"{category}","{type_}",{event_version}]'
     return hashlib.sha256(previous + f"{header}{payload}{metadata}".encode()).digest()
-
-
-def write_metadata(metadata: Metadata) -> str:
-    return metadata.model_dump_json()
-
-
-@lru_cache(maxsize=METADATA_CACHED_MAX)
-def read_metadata(text: str) -> Metadata:
-    """The metadata that a text is. Facts that were written together have the same one."""
-    return Metadata.model_validate_json(text)

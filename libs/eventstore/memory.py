@@ -16,6 +16,7 @@ from libs.domain.lifecycle import RUN_ACTIVE
 from libs.eventstore.adapter import digest_bytes
 from libs.eventstore.heads import HEADS, check_values, heads_of
 from libs.eventstore.mapper import Mapper
+from libs.eventstore.people import MemoryPeople
 from libs.eventstore.port import (
     Append,
     Appended,
@@ -39,7 +40,7 @@ from libs.eventstore.port import (
     Written,
     nothing_of,
 )
-from libs.eventstore.rows import Batch, BirthItem, EventRow, prepare
+from libs.eventstore.rows import Batch, BirthItem, EventRow, persons_of, prepare
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,6 @@ class MemoryStore:
         self,
         *,
         clock: datetime = datetime(2026, 1, 1, tzinfo=UTC),
-        mapper: Mapper | None = None,
         mint_claim: Callable[[], UUID] = uuid4,
     ) -> None:
         self.clock = clock
@@ -90,7 +90,8 @@ class MemoryStore:
         self._began_at = clock
         self.rows: dict[str, dict[UUID, Head]] = {category: {} for category in HEADS}
         self.history: list[Recorded] = []
-        self._mapper = mapper or Mapper()
+        self.mapper = Mapper(people=MemoryPeople(destroyed=self._reread))
+        self._facts: list[Recorded] = []
         self._mint_claim = mint_claim
         self._streams: dict[UUID, list[Recorded]] = {}
         self._snapshots: dict[tuple[UUID, bytes, int], Snapshot] = {}
@@ -156,7 +157,8 @@ class MemoryStore:
             self._snapshots.setdefault((snapshot.stream_id, schema, snapshot.version), snapshot)
 
     async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
-        batch = prepare(category, appends, self._mapper)
+        await self.mapper.people.know(persons_of(appends, self.mapper))
+        batch = prepare(category, appends, self.mapper)
         for append in appends:
             check_values(batch.heads, append.columns)
             for birth in append.births:
@@ -254,21 +256,42 @@ class MemoryStore:
 
     def _record(self, row: EventRow) -> None:
         written = row.written
-        recorded = Recorded(
+        sealed = Recorded(
             stream_id=written.stream_id,
             version=written.version,
             category=written.category,
             type=written.type,
-            event=row.event,
-            metadata=written.metadata,
+            event=self.mapper.sealed(row.event, written.stream_id),
+            metadata=self.mapper.sealed(written.metadata, written.stream_id),
             recorded_at=self.clock,
             era=self.era_number,
             xid=self._xid,
-            position=len(self.history) + 1,
+            position=len(self._facts) + 1,
             digest=row.digest,
         )
+        self._facts.append(sealed)
+        self._show(sealed)
+
+    def _show(self, sealed: Recorded) -> None:
+        """Let a fact be read as its keys allow."""
+        recorded = replace(
+            sealed,
+            event=self.mapper.opened(sealed.event, sealed.stream_id),
+            metadata=self.mapper.opened(sealed.metadata, sealed.stream_id),
+        )
         self.history.append(recorded)
-        self._streams.setdefault(written.stream_id, []).append(recorded)
+        self._streams.setdefault(sealed.stream_id, []).append(recorded)
+
+    def _reread(self) -> None:
+        """A key was destroyed: facts are read anew, without it."""
+        self.history.clear()
+        self._streams.clear()
+        for sealed in self._facts:
+            self._show(sealed)
+
+    @property
+    def erasures(self) -> int:
+        return self.mapper.people.ring.erasures
 
     async def move_wakes(self, category: str, moves: Sequence[tuple[UUID, int, datetime | None]]) -> None:
         heads = self.rows[heads_of(category).category]

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from contracts.base import BlobRef, Event, Metadata
 from libs.domain.core import Guard
+from libs.eventstore.mapper import Mapper
 
 
 class Recorded(NamedTuple):
@@ -228,6 +229,16 @@ class Page:
 
 class EventStore(Protocol):
     """Loads and appends streams. Every method may raise `contracts.errors.Unavailable` and may then be repeated."""
+
+    @property
+    def mapper(self) -> Mapper:
+        """How facts of this record are read, by those that read them with SQL of their own."""
+        ...
+
+    @property
+    def erasures(self) -> int:
+        """Grows when persons turn out to be erased: what was kept of facts that were read before may name them."""
+        ...
 
     async def load(
         self,

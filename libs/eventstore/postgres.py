@@ -32,7 +32,7 @@ from libs.eventstore.port import (
     SnapshotKey,
 )
 from libs.eventstore.reading import FACT, SPILLED, fact
-from libs.eventstore.rows import prepare
+from libs.eventstore.rows import persons_of, prepare
 from libs.eventstore.statements import append_statement, forget_sql
 
 FORGET_MAX: Final = 500
@@ -54,7 +54,7 @@ class PostgresStore(PostgresEras, PostgresClockwork, PostgresClaims, PostgresDel
         beside: Collection[tuple[str, UUID]] = (),
         snapshots: SnapshotKey | None = None,
     ) -> Load:
-        rows = await self._fetch(
+        rows = await self._fetch_facts(
             _load_sql(category, with_snapshots=snapshots is not None),
             [*after.keys(), *(stream_id for _, stream_id in beside)],
             [*after.values(), *(0 for _ in beside)],
@@ -97,6 +97,7 @@ class PostgresStore(PostgresEras, PostgresClockwork, PostgresClaims, PostgresDel
         )
 
     async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
+        await self._know(appends)
         batch = prepare(category, appends, self._mapper)
         era = await self.era()
         acked, self._acked = self._acked[:FORGET_MAX], self._acked[FORGET_MAX:]
@@ -131,6 +132,10 @@ class PostgresStore(PostgresEras, PostgresClockwork, PostgresClaims, PostgresDel
             era=row["era"],
             outbox=None if row["xid"] is None else OutboxToken(row["era"], row["xid"]),
         )
+
+    async def _know(self, appends: Sequence[Append]) -> None:
+        with self._watched("insert into subject_keys"):
+            await self._mapper.people.know(persons_of(appends, self._mapper))
 
     async def keep_snapshots(self, schema: bytes, snapshots: Sequence[Snapshot]) -> None:
         await self._execute(
@@ -225,7 +230,7 @@ class PostgresStore(PostgresEras, PostgresClockwork, PostgresClaims, PostgresDel
     async def events(
         self, category: str, stream_ids: Collection[UUID], *, tenant_group: UUID
     ) -> Mapping[UUID, tuple[Recorded, ...]]:
-        rows = await self._fetch(
+        rows = await self._fetch_facts(
             f"""
             select e.* from unnest($1::uuid[]) as a(stream_id)
              cross join lateral (

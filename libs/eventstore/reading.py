@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from libs.eventstore.mapper import SPILLED_PREFIX, Mapper, read_metadata
+from libs.eventstore.mapper import SPILLED_PREFIX, Mapper
 from libs.eventstore.port import Recorded
 
 FACT: Final = """
@@ -22,7 +22,7 @@ left join blobs b on b.tenant_group = e.tenant_group and b.digest = case
 
 
 def fact(row: asyncpg.Record, mapper: Mapper) -> Recorded:
-    """Return the fact of a row that has the columns `FACT` and `b.content`.
+    """Return the fact of a row that has the columns `FACT` and `b.content`. `mapper.people` have recalled it.
 
     Raises:
         contracts.errors.Unavailable: its type or version is unknown to this release.
@@ -37,7 +37,7 @@ def fact(row: asyncpg.Record, mapper: Mapper) -> Recorded:
         category=row["category"],
         type=type_,
         event=mapper.read(type_, row["event_version"], state, stream_id, version),
-        metadata=read_metadata(row["metadata"]),
+        metadata=mapper.read_metadata(row["metadata"]),
         recorded_at=row["recorded_at"],
         era=row["era"],
         xid=row["xid"],

@@ -11,6 +11,7 @@ from libs.domain.core import Category
 from libs.eventstore.folding import Folded, derived, read_streams
 from libs.eventstore.heads import Heads, heads_of
 from libs.eventstore.mapper import Mapper
+from libs.eventstore.people import PostgresPeople
 from libs.postgres.pool import fetch, transaction
 
 PAGE: Final = 50
@@ -44,12 +45,13 @@ async def rebuild(
     Raises:
         contracts.errors.Unavailable: the database does not answer, or an event is of a newer release.
     """
+    known = mapper or Mapper(people=PostgresPeople(pool))
     streams = 0
     skipped: list[UUID] = []
     for category in categories.values():
         last = _LOWEST
         while ids := await _ids(pool, category.name, last, tenant_group, stream_ids):
-            skipped += await _rebuild_page(pool, category, ids, mapper or Mapper())
+            skipped += await _rebuild_page(pool, category, ids, known)
             streams += len(ids)
             last = ids[-1]
     return Rebuilt(streams - len(skipped), tuple(skipped))

@@ -8,7 +8,7 @@ from uuid import UUID
 from contracts.base import Event, Metadata
 from contracts.errors import Broken
 from libs.eventstore.heads import Heads, heads_of
-from libs.eventstore.mapper import Mapper, chain, spill, write_metadata
+from libs.eventstore.mapper import Mapper, chain, spill
 from libs.eventstore.port import Append, BirthRow, Written
 
 BEAR_THEIR_OWN: Final = frozenset({"effect"})
@@ -55,6 +55,16 @@ class Batch:
     """(the append's stream, tenant group, digest, content)"""
 
 
+def persons_of(appends: Sequence[Append], mapper: Mapper) -> dict[UUID, UUID]:
+    """Whose texts appends hold, each with the tenant group: their keys must be known before `prepare`."""
+    found: dict[UUID, UUID] = {}
+    for append in appends:
+        facts = [(append.stream_id, event) for event in append.events]
+        facts += [(birth.stream_id, birth.event) for birth in append.births]
+        found.update(mapper.persons(append.metadata, facts))
+    return found
+
+
 def prepare(category: str, appends: Sequence[Append], mapper: Mapper) -> Batch:
     """Turn appends into rows.
 
@@ -70,7 +80,7 @@ def prepare(category: str, appends: Sequence[Append], mapper: Mapper) -> Batch:
 
     for append in appends:
         group, digest = append.metadata.tenant_group, append.digest
-        own = (append.metadata, write_metadata(append.metadata))
+        own = (append.metadata, mapper.write_metadata(append.metadata))
         blobs += [(append.stream_id, group, key, content) for key, content in append.blobs.items()]
         facts: list[tuple[int | None, str, UUID, int, Event]] = [
             (None, category, append.stream_id, append.version + n, event) for n, event in enumerate(append.events, 1)
@@ -79,7 +89,7 @@ def prepare(category: str, appends: Sequence[Append], mapper: Mapper) -> Batch:
         facts += [(n, b.category, b.stream_id, 1, b.event) for n, b in enumerate(append.births, first)]
         for number, kind, stream_id, version, event in facts:
             previous = digest if number is None else b""
-            metadata = own if number is None else _of_birth(own, append.births[number - first])
+            metadata = own if number is None else _of_birth(mapper, own, append.births[number - first])
             row, spilled = _row(mapper, number, kind, stream_id, version, event, metadata, previous)
             events.append(row)
             blobs += [(append.stream_id, group, key, content) for key, content in spilled.items()]
@@ -93,12 +103,12 @@ def prepare(category: str, appends: Sequence[Append], mapper: Mapper) -> Batch:
     return Batch(heads, tuple(appends), digests, tuple(births), tuple(events), tuple(blobs))
 
 
-def _of_birth(parents: tuple[Metadata, str], birth: BirthRow) -> tuple[Metadata, str]:
+def _of_birth(mapper: Mapper, parents: tuple[Metadata, str], birth: BirthRow) -> tuple[Metadata, str]:
     """The metadata of a birth and its text: its parent's, but for the run that it belongs to."""
     if birth.correlation is None or birth.correlation == parents[0].correlation:
         return parents
     own = parents[0].model_copy(update={"correlation": birth.correlation})
-    return own, write_metadata(own)
+    return own, mapper.write_metadata(own)
 
 
 def _row(
@@ -111,7 +121,7 @@ def _row(
     metadata: tuple[Metadata, str],
     previous: bytes,
 ) -> tuple[EventRow, Mapping[str, bytes]]:
-    type_, event_version, state = mapper.write(event)
+    type_, event_version, state = mapper.write(event, stream_id)
     payload, spilled = spill(state)
     digest = chain(
         previous,

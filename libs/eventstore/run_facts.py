@@ -49,7 +49,7 @@ async def facts_of_run(
     limit: int,
     after: Cursor,
     also: Collection[UUID] = (),
-    mapper: Mapper | None = None,
+    mapper: Mapper,
 ) -> list[tuple[Recorded, Event]]:
     """Return the next facts, each with the first one of its stream; fewer than `limit` at the end, for now.
 
@@ -58,9 +58,10 @@ async def facts_of_run(
     Raises:
         contracts.errors.Unavailable: the database does not answer, or a fact is of a newer release.
     """
-    known = mapper or Mapper()
     rows = await fetch(pool, _PAGE, run_id, tenant_group, list(also), after.era, str(after.xid), after.position, limit)
-    page = [fact(row, known) for row in rows]
+    await mapper.people.recall(rows)
+    page = [fact(row, mapper) for row in rows]
     firsts = await fetch(pool, _BIRTHS, list({recorded.stream_id for recorded in page}))
-    births = {row["stream_id"]: fact(row, known).event for row in firsts}
+    await mapper.people.recall(firsts)
+    births = {row["stream_id"]: fact(row, mapper).event for row in firsts}
     return [(recorded, births[recorded.stream_id]) for recorded in page]

@@ -7,6 +7,7 @@ from typing import Final
 import asyncpg
 
 from libs.eventstore.mapper import Mapper
+from libs.eventstore.people import PostgresPeople
 from libs.eventstore.port import Recorded
 from libs.eventstore.reading import FACT, SPILLED, fact
 from libs.postgres.pool import fetch
@@ -51,7 +52,8 @@ async def page(
         contracts.errors.Unavailable: the database does not answer, or a fact is of a newer release.
     """
     rows = await fetch(pool, f"{_READ} {limit:d}", cursor.era, str(cursor.xid), cursor.position)
-    known = mapper or Mapper()
+    known = mapper or Mapper(people=PostgresPeople(pool))
+    await known.people.recall(rows)
     return [fact(row, known) for row in rows]
 
 
@@ -59,8 +61,9 @@ async def tail(
     pool: asyncpg.Pool, cursor: Cursor = BEGINNING, *, limit: int = PAGE, mapper: Mapper | None = None
 ) -> AsyncIterator[Recorded]:
     """Read on from a cursor to the safe end, page by page."""
+    known = mapper or Mapper(people=PostgresPeople(pool))
     while True:
-        facts = await page(pool, cursor, limit=limit, mapper=mapper)
+        facts = await page(pool, cursor, limit=limit, mapper=known)
         for recorded in facts:
             yield recorded
         if len(facts) < limit:

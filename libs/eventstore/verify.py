@@ -12,6 +12,7 @@ from libs.domain.core import Category
 from libs.eventstore.folding import Folded, derived, read_streams
 from libs.eventstore.heads import Heads, heads_of
 from libs.eventstore.mapper import Mapper
+from libs.eventstore.people import PostgresPeople
 from libs.eventstore.port import Difference, Verification
 from libs.eventstore.snapshots import Kept, Snapshots
 from libs.postgres.pool import transaction
@@ -38,11 +39,12 @@ async def verify(
     Raises:
         contracts.errors.Unavailable: the database does not answer, or an event is of a newer release.
     """
+    known = mapper or Mapper(people=PostgresPeople(pool))
     streams = events = 0
     differences: list[Difference] = []
     for category in categories.values():
         snapshots = Snapshots(category)
-        async for page in _pages(pool, category, snapshots.schema, tenant_group, stream_ids, mapper or Mapper()):
+        async for page in _pages(pool, category, snapshots.schema, tenant_group, stream_ids, known):
             for stream_id in page.heads.keys() | page.folded.keys():
                 streams += 1
                 found = page.folded.get(stream_id)

@@ -137,6 +137,7 @@ class Owner(Generic[S, C]):
         self._quiet = quiet
         self._snapshots = Snapshots(category, every=snapshot_every)
         self._cache: OrderedDict[UUID, _Held[S]] = OrderedDict()
+        self._erasures = store.erasures
 
     async def handle(self, items: Sequence[Item[C]], *, loaded: Load | None = None) -> list[Result[S]]:
         """Carry out a batch; one result per item, in order. An item's failure is its own.
@@ -298,6 +299,10 @@ class Owner(Generic[S, C]):
         else:
             known = {i: self._cache.get(i) or _Held(self._category.initial) for i in stream_ids}
             load, begun = await self._query(items, known)
+            if self._store.erasures != self._erasures:  # states may name who is erased
+                self._erasures = self._store.erasures
+                self._cache.clear()
+                return await self._load(items)
         denied = [i for i, held in known.items() if _denies(load.streams[i], held)]
         if denied:
             _log.warning("history is not the one that was cached", category=self._category.name, streams=len(denied))

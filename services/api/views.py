@@ -127,6 +127,7 @@ class Views:
             limit=limit + 1,
             after=after,
             also=_writes_of(state),
+            mapper=self._store.mapper,
         )
         page = found[:limit]
         return Page(

@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 
 from libs.domain.categories import CATEGORIES
-from libs.eventstore.mapper import Mapper, chain, spill, write_metadata
+from libs.eventstore.mapper import chain, spill
 from libs.eventstore.memory import MemoryStore
 from libs.eventstore.port import Recorded
 from libs.ids import seeded
@@ -174,10 +174,10 @@ def _fold(category: str, facts: tuple[Recorded, ...]) -> tuple[str, Mapping[str,
 
 def _judge_chains(store: MemoryStore) -> None:
     """Each fact's digest covers its bytes and the digest before it."""
-    mapper = Mapper()
+    mapper = store.mapper
     last: dict[Any, bytes] = {}
     for recorded in store.history:
-        type_, event_version, state = mapper.write(recorded.event)
+        type_, event_version, state = mapper.write(recorded.event, recorded.stream_id)
         payload, _ = spill(state)
         digest = chain(
             last.get(recorded.stream_id, b""),
@@ -187,7 +187,7 @@ def _judge_chains(store: MemoryStore) -> None:
             type_=type_,
             event_version=event_version,
             payload=payload,
-            metadata=write_metadata(recorded.metadata),
+            metadata=mapper.write_metadata(recorded.metadata),
         )
         if digest != recorded.digest:
             raise Violation(f"the chain of {recorded.category} {recorded.stream_id} is broken at v{recorded.version}")

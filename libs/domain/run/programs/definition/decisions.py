@@ -86,6 +86,7 @@ def _redo(walk: Walk, step: DecisionStep, key: str, child: State) -> None:
         kind="request_changes",
         comment=_comments(child),
         by=child.by.name if child.by else None,
+        by_id=child.by.person if child.by else None,
         previous=walk.state.step(target).output,
         revised=child.revised,
     )

@@ -48,6 +48,7 @@ def _try_again(walk: Walk, key: str, child: State) -> None:
             kind="request_changes",
             comment=child.comment,
             by=child.by.name if child.by else None,
+            by_id=child.by.person if child.by else None,
             previous=child.artifact,
             revised=child.revised,
         )
