@@ -31,6 +31,10 @@ FAULTPOINTS: Final[Mapping[str, str]] = {
     "inbound.accepted": "a delivery is stored, its notice not published",
     "inbound.recorded": "events are recorded, nobody has looked for who waits for them",
     "inbound.matched": "waits took events, which are not routed",
+    "erase.recorded": "the record says that a person is erased, their key is still there",
+    "erase.destroyed": "the key is destroyed, what was made of it is still there",
+    "erase.dropped": "snapshots and credentials are gone, head rows still name the person",
+    "erase.rebuilt": "nothing is left to do but to tell where the person stands in clear",
 }
 """Every fault point there is, and what is true when a process dies there."""
 

@@ -56,8 +56,8 @@ class Sealing:
         self._read(PREVIOUS_REF)
         return self._read(KEY_REF) is not None
 
-    def seal(self, plain: bytes, *, about: str) -> bytes:
-        """Seal bytes that belong to `about`, which opening them must name again.
+    def require(self) -> "_Key":
+        """The key to seal with.
 
         Raises:
             contracts.errors.Unavailable: ``sealing.no_key`` or ``sealing.key_malformed``; the message says how to
@@ -71,6 +71,16 @@ class Sealing:
                 f"{KEY_REF.upper()} or the file {KEY_REF!r} in MINUTEBOOK_SECRETS_DIR to base64 of {KEY_BYTES} random "
                 "bytes, the same for every service (`minutebook provision --sealing-key` makes one)",
             )
+        return key
+
+    def seal(self, plain: bytes, *, about: str) -> bytes:
+        """Seal bytes that belong to `about`, which opening them must name again.
+
+        Raises:
+            contracts.errors.Unavailable: ``sealing.no_key`` or ``sealing.key_malformed``; the message says how to
+                mend it.
+        """
+        key = self.require()
         # Random nonces serve for 2**32 messages of one key; what is sealed are credentials and keys, not a history.
         nonce = random.token_bytes(_NONCE_BYTES)
         head = _FORM + key.id

@@ -9,14 +9,17 @@ from datetime import datetime
 from typing import Any, Final, Literal, assert_never
 from uuid import UUID
 
-from contracts.base import Event, Frozen, Instant
+from contracts.base import Actor, Event, Frozen, Instant
 from contracts.errors import Rejected
 from contracts.events import identity as e
+from contracts.personal import ERASED, ERASED_EMAIL
 from libs.domain import delegations, grants
 from libs.domain.core import NOTHING, Category, Decided, facts, never, no_run
 from libs.domain.lifecycle import IDENTITY, terminal
 
 Status = Literal["absent", "active", "inactive"]
+USERS: Final = frozenset({"user", "service_user"})
+
 Kind = Literal[
     "tenant_group",
     "tenant",
@@ -56,6 +59,11 @@ class DeactivateUser(Frozen):
     pass
 
 
+class EraseUser(Frozen):
+    by: Actor
+    reason: str
+
+
 class MintKey(Frozen):
     """`user_id` is whom a personal access token acts as; an API key acts as itself, with its own roles."""
 
@@ -78,6 +86,7 @@ Command = (
     | CreateProject
     | RegisterUser
     | DeactivateUser
+    | EraseUser
     | MintKey
     | RevokeKey
     | grants.Command
@@ -90,7 +99,7 @@ class State:
     """One of them. `handle` is what it is known by: a user's email, a project's key, a grant's server, the id of the
     person whom a delegation lets decide, else the name.
 
-    `user_id` is whose a token, a grant or a delegation is.
+    `user_id` is whose a token, a grant or a delegation is. Of who is `erased` no name is left.
     """
 
     status: Status = "absent"
@@ -106,6 +115,7 @@ class State:
     expires_at: datetime | None = None
     grant: grants.Grant | None = None
     delegation: delegations.Delegation | None = None
+    erased: bool = False
 
     @property
     def active(self) -> bool:
@@ -118,8 +128,9 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
 
     Raises:
         Rejected: ``identity.taken`` (409) when the id stands for something that was declared otherwise, or was ended;
-            ``identity.not_found`` (404) when there is nothing to end; ``key.invalid`` (422); of grants and
-            delegations as `libs.domain.grants` and `libs.domain.delegations` say.
+            ``identity.not_found`` (404) when there is nothing to end; ``identity.active`` (409) when who is to be
+            erased may still act; ``key.invalid`` (422); of grants and delegations as `libs.domain.grants` and
+            `libs.domain.delegations` say.
     """
     match command:
         case CreateTenantGroup():
@@ -144,7 +155,9 @@ def decide(command: Command, state: State, now: datetime) -> Decided:
         case MintKey():
             return _mint(command, state, now)
         case DeactivateUser():
-            return _end(state, e.UserDeactivated(at=now), frozenset({"user", "service_user"}))
+            return _end(state, e.UserDeactivated(at=now), USERS)
+        case EraseUser():
+            return _erase(command, state, now)
         case RevokeKey():
             return _end(state, e.KeyRevoked(at=now), frozenset({"personal_access_token", "api_key"}))
         case grants.GiveGrant() | grants.RevokeGrant():
@@ -183,7 +196,8 @@ def _declare(state: State, event: Event) -> Decided:
     if state == evolve(State(), event):
         return NOTHING
     if state.status == "inactive":
-        raise Rejected("identity.taken", f"{state.kind} {state.handle!r} was ended and stays so", status=409)
+        what = "this user was erased" if state.erased else f"{state.kind} {state.handle!r} was ended"
+        raise Rejected("identity.taken", f"{what} and stays so", status=409)
     raise Rejected("identity.taken", f"{state.kind} {state.handle!r} exists and is declared otherwise", status=409)
 
 
@@ -191,6 +205,18 @@ def _end(state: State, event: Event, kinds: frozenset[str]) -> Decided:
     if state.kind not in kinds:
         raise Rejected("identity.not_found", f"there is no such {' or '.join(sorted(kinds))}", status=404)
     return facts(event) if state.active else NOTHING
+
+
+def _erase(command: EraseUser, state: State, now: datetime) -> Decided:
+    if state.kind not in USERS:
+        raise Rejected("identity.not_found", "there is no such user", status=404)
+    if state.active:
+        raise Rejected(
+            "identity.active",
+            f"{state.handle} may still act: deactivate them first (`minutebook users deactivate {state.handle}`)",
+            status=409,
+        )
+    return NOTHING if state.erased else facts(e.UserErased(at=now, by=command.by, reason=command.reason))
 
 
 def _ordered(names: frozenset[str]) -> tuple[str, ...]:
@@ -255,6 +281,8 @@ def evolve(state: State, event: Event) -> State:
             return replace(state, status="inactive", delegation=delegations.evolve(state.delegation, event))
         case e.UserDeactivated() | e.KeyRevoked():
             return replace(state, status="inactive")
+        case e.UserErased():
+            return replace(state, name=ERASED, handle=ERASED_EMAIL, email=ERASED_EMAIL, erased=True)
         case _:
             return state
 

@@ -41,8 +41,11 @@ class People(Protocol):
         """
         ...
 
-    async def destroy(self, person: UUID, tenant_group: UUID) -> bool:
-        """Destroy a person's key for good, also before it was ever made; False when it was destroyed already."""
+    async def destroy(self, person: UUID, tenant_group: UUID) -> timedelta:
+        """Destroy a person's key for good, also before it was ever made. Returns how long ago that was done.
+
+        Other processes may use it for `FORGOTTEN_WITHIN` of that.
+        """
         ...
 
 
@@ -58,7 +61,7 @@ class Nobody:
     async def recall(self, rows: Iterable[Mapping[str, Any]], *, connection: Any = None) -> None:
         return
 
-    async def destroy(self, person: UUID, tenant_group: UUID) -> bool:
+    async def destroy(self, person: UUID, tenant_group: UUID) -> timedelta:
         raise Broken("people.nobody", "there are no keys of persons here")
 
 
@@ -77,14 +80,13 @@ class MemoryPeople:
     async def recall(self, rows: Iterable[Mapping[str, Any]], *, connection: Any = None) -> None:
         return
 
-    async def destroy(self, person: UUID, tenant_group: UUID) -> bool:
+    async def destroy(self, person: UUID, tenant_group: UUID) -> timedelta:
         await self.know({person: tenant_group})
         before = self.ring.erasures
         self.ring.learn(person.hex, None)
-        if self.ring.erasures == before:
-            return False
-        self._destroyed()
-        return True
+        if self.ring.erasures != before:
+            self._destroyed()
+        return timedelta(0)
 
 
 class PostgresPeople:
@@ -121,17 +123,19 @@ class PostgresPeople:
             await self._find([UUID(digits) for digits in named], connection or self._pool)
         await self._look(connection or self._pool)
 
-    async def destroy(self, person: UUID, tenant_group: UUID) -> bool:
+    async def destroy(self, person: UUID, tenant_group: UUID) -> timedelta:
         rows = await fetch(
             self._pool,
             "insert into subject_keys as k (subject, tenant_group, sealed, destroyed_at)"
             " values ($1, $2, null, minutebook_now()) on conflict (subject) do update"
-            " set sealed = null, destroyed_at = excluded.destroyed_at where k.sealed is not null returning 1",
+            " set sealed = null, destroyed_at = coalesce(k.destroyed_at, excluded.destroyed_at)"
+            " returning minutebook_now() - k.destroyed_at as ago",
             person,
             tenant_group,
         )
         self.ring.learn(person.hex, None)
-        return bool(rows)
+        ago: timedelta = rows[0]["ago"]
+        return ago
 
     async def _find(self, persons: Collection[UUID], asked: Any) -> None:
         rows = await fetch(

@@ -112,6 +112,14 @@ class Identity:
         """End a user: its tokens stop to count, and writes of its runs are refused."""
         await self.do(place, user_id, domain.DeactivateUser(), by)
 
+    async def erase_user(self, place: Place, user_id: UUID, *, reason: str, by: Actor | None = None) -> None:
+        """Record that a deactivated user is erased. Their key is destroyed by who erases (`services.host.erasing`).
+
+        Raises:
+            contracts.errors.Rejected: 404 when there is no such user; 409 when they are active still.
+        """
+        await self._do(place, user_id, domain.EraseUser(by=by or actor("api"), reason=reason), by)
+
     async def mint_key(
         self,
         place: Place,

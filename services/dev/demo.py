@@ -21,6 +21,7 @@ from libs.adapters import normalise
 from libs.domain.categories import CATEGORIES
 from libs.eventstore.port import Verification
 from libs.eventstore.verify import verify
+from libs.process.tools import mapper_on
 from minutebook.client import ApiError
 from minutebook.models import DeliveryAccepted, HistoryEntry, RunView, WaitingForDecision
 from minutebook.models.states import DecisionOutcome
@@ -183,7 +184,7 @@ def _revised(artifact: Any, changes: Mapping[str, Any]) -> Any:
 async def _verified(stack: Stack) -> Verification:
     pool = await asyncpg.create_pool(stack.owner_dsn, min_size=1, max_size=1)
     try:
-        return await verify(pool, CATEGORIES)
+        return await verify(pool, CATEGORIES, mapper=mapper_on(pool, stack.secrets))
     finally:
         await pool.close()
 

@@ -57,6 +57,7 @@ class Stack:
         self.owner_dsn = ""
         self.scripted_model_url = ""
         self.webhook_secret = ""
+        self.secrets = Secrets()
         self._children: dict[str, RunningPostgres | RunningNats] = {}
         self._processes: Processes | None = None
 
@@ -117,6 +118,7 @@ class Stack:
             "scripted_model_url": self.scripted_model_url,
             "seal_signing_key": data.secret("seal signing key"),
             "webhook_secrets": {"jira": self.webhook_secret},
+            "sealing_key": data.secret("sealing key"),
         }
         if self._processes is not None:
             state["processes"] = {
@@ -158,6 +160,7 @@ class Stack:
             **{f"{server}_mcp_token": data.secret("sandbox") for server in SANDBOXED},
             "anthropic_api_key": _provider_key() if self._options.live else "scripted",
         }
+        self.secrets = Secrets(overrides=secrets)
         settings = Settings(
             postgres_dsn=postgres.dsn(user=APP_ROLE, database=DATABASE),
             nats_url=nats.url,

@@ -9,6 +9,7 @@ import typer
 
 from libs.config import Secrets, Settings
 from libs.config.settings import unknown
+from libs.postgres.pool import APP_ROLE, open_pool
 from libs.process import loop
 from libs.process.tools import open_tools
 from libs.sealing import KEY_REF, Sealing
@@ -41,14 +42,12 @@ def run_services(names: Sequence[str]) -> None:
     settings = explained(Settings.read)
     wanted = explained(lambda: chosen(names))
     secrets = Secrets(settings.secrets_dir)
-    sealed = explained(Sealing(secrets).ready)
+    explained(Sealing(secrets).require)
     process = wanted[0] if len(wanted) == 1 else "minutebook"
     logs.configure(process, level=settings.log_level)
     tracing.configure(process)
     for name in unknown(os.environ):
         _log.warning("unknown setting, is it misspelt", variable=name)
-    if not sealed:
-        _log.warning("no sealing key, what has to be kept sealed is refused", ref=KEY_REF)
     try:
         _run(serve(wanted, settings, secrets))
     except Exception as error:  # a bug: said like everything else that whoever operates this reads
@@ -105,13 +104,16 @@ def run_provisioning(
     logs.configure("provision", level="error")
 
     async def work() -> tuple[Provisioned, SealingKey | None]:
-        secrets = Secrets(settings.secrets_dir)
+        secrets, sealing = Secrets(settings.secrets_dir), None
+        if sealing_key:
+            sealing = await _sealing_key(settings, secrets)
+            if sealing.value is not None:
+                secrets = Secrets(settings.secrets_dir, {KEY_REF: sealing.value})
+        if person is not None:
+            Sealing(secrets).require()
         tools = await open_tools("api", settings, secrets)
         try:
             await tools.bus.start()
-            sealing = (
-                await ensure_sealing_key(secrets, settings.secrets_dir, tools.require_pool()) if sealing_key else None
-            )
             provisioned = await provision(
                 tools.store,
                 tools.bus,
@@ -138,6 +140,14 @@ def run_provisioning(
     if sealing is not None:
         typer.echo(_told(sealing))
     typer.echo("Keep them now: they are shown this once.")
+
+
+async def _sealing_key(settings: Settings, secrets: Secrets) -> SealingKey:
+    pool = await open_pool(settings.postgres_dsn, application_name="minutebook provision", role=APP_ROLE)
+    try:
+        return await ensure_sealing_key(secrets, settings.secrets_dir, pool)
+    finally:
+        await pool.close()
 
 
 def _as_json(made: Provisioned, sealing: SealingKey | None) -> dict[str, object]:

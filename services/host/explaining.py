@@ -11,7 +11,9 @@ from minutebook.cli.session import Exit, fail
 
 T = TypeVar("T")
 
-_USAGE: Final = frozenset({"settings.invalid", "service.unknown", "provision.unnamed", "sealing.key_malformed"})
+_USAGE: Final = frozenset(
+    {"settings.invalid", "service.unknown", "provision.unnamed", "sealing.key_malformed", "sealing.no_key"}
+)
 
 
 def explained(act: Callable[[], T]) -> T:

@@ -14,7 +14,8 @@ from libs.config.settings import variable
 from libs.domain.categories import CATEGORIES
 from libs.eventstore.port import Verification
 from libs.eventstore.verify import verify
-from libs.process.tools import open_tools
+from libs.process.tools import mapper_on, open_tools
+from libs.sealing import KEY_REF, new_key
 from minutebook.folder import read_folder
 from services.api.identity import Identity
 from services.dev.datadir import DataDir
@@ -75,6 +76,7 @@ class Ground:
     target: Sandbox
     tokens: Mapping[str, str]
     webhook_secret: str
+    secrets: Secrets
     environment: Mapping[str, str]
     folder: Path
     files: Mapping[str, str]
@@ -95,7 +97,7 @@ class Ground:
         """Compare chain and head rows with the history."""
         pool = await asyncpg.create_pool(self.owner_dsn, min_size=1, max_size=1)
         try:
-            return await verify(pool, CATEGORIES)
+            return await verify(pool, CATEGORIES, mapper=mapper_on(pool, self.secrets))
         finally:
             await pool.close()
 
@@ -117,6 +119,7 @@ async def open_ground(app_dsn: str, owner_dsn: str, nats_url: str, folder: Path)
                 "github_mcp_url": f"{target_http.url}/mcp",
                 "github_mcp_token": data.secret("sandbox"),
                 "anthropic_api_key": "scripted",
+                KEY_REF: new_key(),
             }
             settings = {
                 "postgres_dsn": app_dsn,
@@ -137,6 +140,7 @@ async def open_ground(app_dsn: str, owner_dsn: str, nats_url: str, folder: Path)
                 target=target,
                 tokens=tokens,
                 webhook_secret=secrets["jira_webhook_secret"],
+                secrets=Secrets(overrides=secrets),
                 environment=environment(
                     **{variable(name): str(value) for name, value in settings.items()},
                     **{variable(f"secret_{ref}"): value for ref, value in secrets.items()},

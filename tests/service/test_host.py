@@ -18,14 +18,14 @@ from libs.postgres import SCHEMA_VERSION
 from libs.process.tools import open_tools
 from minutebook.cli.session import Exit
 from services.host.roster import ORDER
-from tests.support.host import Served
+from tests.support.host import SEALED, Served
 from tests.support.nats import NatsServer
 from tests.support.postgres import Database, PostgresServer
 from tests.support.stack import DEFINITIONS, PREFIX, command, eventually
 
 
 def run(tmp_path: Path, *args: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return command(*args, cwd=tmp_path, **env)
+    return command(*args, cwd=tmp_path, **(SEALED | env))
 
 
 def printed(result: subprocess.CompletedProcess[str]) -> Any:

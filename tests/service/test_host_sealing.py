@@ -7,7 +7,6 @@ import asyncpg
 import pytest
 
 from minutebook.cli.session import Exit
-from tests.support.host import Served
 from tests.support.postgres import Database
 from tests.support.stack import command
 
@@ -54,11 +53,22 @@ async def test_none_is_made_while_something_is_sealed_with_another(
     assert "sealing.key_lost" in refused.stderr
 
 
-def test_serve_says_that_it_is_missing_and_refuses_what_is_none(env: dict[str, str], tmp_path: Path) -> None:
-    with Served("decision", log=tmp_path / "log", env=env) as served:
-        served.up()
-        said = [line for line in served.lines if line["event"].startswith("no sealing key")]
-        assert [line["ref"] for line in said] == ["sealing_key"]
+def test_serve_refuses_to_go_without_it_and_with_what_is_none(env: dict[str, str], tmp_path: Path) -> None:
+    without = command("serve", "decision", cwd=tmp_path, **env)
+    assert without.returncode == Exit.USAGE
+    assert "the installation has no sealing key" in without.stderr
+    assert "minutebook provision --sealing-key" in without.stderr
+
+
+def test_nobody_is_registered_without_it(env: dict[str, str], tmp_path: Path) -> None:
+    person = ("provision", "--group", "g", "--key", "k", "--user", "dana@example.com")
+    refused = command(*person, cwd=tmp_path, **env)
+    assert refused.returncode == Exit.USAGE
+    assert "sealing.no_key" in refused.stderr
+    assert json.loads(command(*person, "--sealing-key", "--json", cwd=tmp_path, **env).stdout)["user"]
+
+
+def test_serve_refuses_what_is_no_key(env: dict[str, str], tmp_path: Path) -> None:
     refused = command("serve", "decision", cwd=tmp_path, **env, MINUTEBOOK_SECRET_SEALING_KEY="s3cret")
     assert refused.returncode == Exit.USAGE
     assert "the secret sealing_key is not base64 of 32 bytes" in refused.stderr

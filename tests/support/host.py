@@ -1,5 +1,6 @@
 """Services as an installation runs them: the installed command, its environment, its log, its ops port."""
 
+import base64
 import json
 import signal
 import subprocess
@@ -15,6 +16,9 @@ from tests.support.stack import COMMAND, environment, eventually
 
 SECONDS_MAX: Final = 60.0
 
+SEALED: Final = {"MINUTEBOOK_SECRET_SEALING_KEY": base64.b64encode(bytes(32)).decode()}
+"""The sealing key that an installation cannot do without."""
+
 
 class Served:
     """A `minutebook serve`, ended by the end of its context if not before."""
@@ -25,7 +29,7 @@ class Served:
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [COMMAND, "serve", *names],
-                env=environment(**{"MINUTEBOOK_OPS_PORT": "0", "MINUTEBOOK_HTTP_PORT": "0", **env}),
+                env=environment(**{"MINUTEBOOK_OPS_PORT": "0", "MINUTEBOOK_HTTP_PORT": "0", **SEALED, **env}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

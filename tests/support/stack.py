@@ -19,9 +19,12 @@ import asyncpg
 import httpx
 import psutil
 
+from libs.config import Secrets
 from libs.domain.categories import CATEGORIES
 from libs.eventstore.port import Verification
 from libs.eventstore.verify import verify
+from libs.process.tools import mapper_on
+from libs.sealing import KEY_REF
 
 T = TypeVar("T")
 
@@ -296,7 +299,8 @@ class Dev:
         async def check() -> Verification:
             pool = await asyncpg.create_pool(self.file["postgres_dsn"], min_size=1, max_size=1)
             try:
-                return await verify(pool, CATEGORIES)
+                secrets = Secrets(overrides={KEY_REF: self.file["sealing_key"]})
+                return await verify(pool, CATEGORIES, mapper=mapper_on(pool, secrets))
             finally:
                 await pool.close()
 

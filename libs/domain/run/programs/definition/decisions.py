@@ -45,7 +45,7 @@ def decision(walk: Walk, step: DecisionStep, key: str) -> None:
         case "request_changes":
             _redo(walk, step, key, child)
         case "reject" | "cancel":
-            stop(walk, key, child.outcome, said(key, child))
+            stop(walk, key, child.outcome, child)
 
 
 def _open(walk: Walk, step: DecisionStep, key: str) -> None:

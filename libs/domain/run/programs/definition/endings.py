@@ -8,13 +8,14 @@ from libs.domain.run.state import UNDER_WAY
 from libs.domain.run.walk import Walk
 
 
-def stop(walk: Walk, key: str, outcome: Literal["reject", "cancel"], message: str) -> None:
+def stop(walk: Walk, key: str, outcome: Literal["reject", "cancel"], child: State) -> None:
     """End the run at a step, as an answer to it says: rejected, or cancelled."""
+    message = said(key, child)
     walk.emit(
         e.RunStepFailed(at=walk.now, step=key, failure_class="default", outcome=outcome, message=message),
     )
     if outcome == "cancel":
-        walk.emit(e.RunCancelled(at=walk.now, reason=message))
+        walk.emit(e.RunCancelled(at=walk.now, reason=message, by=child.by))
         return
     cancel_others(walk, key.partition(".")[0], message)
     walk.emit(e.RunCompleted(at=walk.now, outcome="rejected"))
@@ -29,7 +30,5 @@ def cancel_others(walk: Walk, key: str, reason: str) -> None:
 
 
 def said(key: str, child: State) -> str:
-    """Who answered what, in words for the record."""
-    who = child.by.name if child.by else "somebody"
-    what = "cancelled the run" if child.outcome == "cancel" else f"answered {child.outcome}"
-    return f"{who} {what} at {key}" + (f": {child.comment}" if child.comment else "")
+    """What was answered, in words for the record. Who did and what they wrote stands in the decision alone, sealed."""
+    return f"the run was cancelled at {key}" if child.outcome == "cancel" else f"{key} was answered {child.outcome}"

@@ -2,7 +2,7 @@
 
 from contracts.events import run as e
 from libs.domain.decision import State
-from libs.domain.run.programs.definition.endings import said, stop
+from libs.domain.run.programs.definition.endings import stop
 from libs.domain.run.programs.definition.failures import fail
 from libs.domain.run.walk import Walk
 
@@ -35,7 +35,7 @@ def goes_on(walk: Walk, key: str) -> bool:
             _try_again(walk, key, child)
             return True
         case "reject" | "cancel":
-            stop(walk, key, child.outcome, said(key, child))
+            stop(walk, key, child.outcome, child)
             return False
 
 
