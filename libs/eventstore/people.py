@@ -96,8 +96,11 @@ class PostgresPeople:
     whoever reads the table reads the record.
     """
 
-    def __init__(self, pool: asyncpg.Pool, sealing: Sealing | None = None) -> None:
+    def __init__(
+        self, pool: asyncpg.Pool, sealing: Sealing | None = None, *, forgotten_within: timedelta = FORGOTTEN_WITHIN
+    ) -> None:
         self.ring = Keyring()
+        self._forgotten_within = forgotten_within
         self._pool = pool
         self._sealing = sealing
         self._looked = 0.0
@@ -142,12 +145,15 @@ class PostgresPeople:
             asked, "select subject, sealed from subject_keys where subject = any($1::uuid[])", list(persons)
         )
         for row in rows:
-            self.ring.learn(row["subject"].hex, self._opened(row["subject"], row["sealed"]))
+            key = self._opened(row["subject"], row["sealed"])
+            self.ring.learn(row["subject"].hex, key)
+            if key is not None and self._sealing is not None and not self._sealing.current(row["sealed"]):
+                await self._seal_anew(row["subject"], row["sealed"], key, asked)
 
     async def _look(self, asked: Any) -> None:
         """Learn which keys were destroyed, when that was not asked for a while."""
         now = monotonic()
-        if not len(self.ring) or now - self._looked < FORGOTTEN_WITHIN.total_seconds():
+        if not len(self.ring) or now - self._looked < self._forgotten_within.total_seconds():
             return
         before, self._looked = self._looked, now
         try:
@@ -164,6 +170,16 @@ class PostgresPeople:
         for row in rows:
             if row["subject"] is not None and self.ring.knows(row["subject"].hex):
                 self.ring.learn(row["subject"].hex, None)
+
+    async def _seal_anew(self, person: UUID, sealed: bytes, key: bytes, asked: Any) -> None:
+        """Seal a key under the sealing key of now, unless it was destroyed meanwhile: the previous one may then go."""
+        await fetch(
+            asked,
+            "update subject_keys set sealed = $3 where subject = $1 and sealed = $2",
+            person,
+            sealed,
+            self._sealed(person, key),
+        )
 
     def _sealed(self, person: UUID, key: bytes) -> bytes:
         return _OPEN + key if self._sealing is None else self._sealing.seal(key, about=_about(person))
