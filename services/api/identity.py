@@ -118,7 +118,7 @@ class Identity:
         Raises:
             contracts.errors.Rejected: 404 when there is no such user; 409 when they are active still.
         """
-        await self._do(place, user_id, domain.EraseUser(by=by or actor("api"), reason=reason), by)
+        await self.do(place, user_id, domain.EraseUser(by=by or actor("api"), reason=reason), by)
 
     async def mint_key(
         self,

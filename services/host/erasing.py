@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -108,7 +109,15 @@ async def look(pool: asyncpg.Pool, found: Found, progress: Progress) -> Erasure:
     return Erasure(found.user_id, False, traces, len(found.texts))
 
 
-async def erase(tools: Tools, pool: asyncpg.Pool, found: Found, *, reason: str, progress: Progress) -> Erasure:
+async def erase(
+    tools: Tools,
+    pool: asyncpg.Pool,
+    found: Found,
+    *,
+    reason: str,
+    progress: Progress,
+    forgotten_within: timedelta = FORGOTTEN_WITHIN,
+) -> Erasure:
     """Erase a person for good. Killed anywhere, it is run again and goes on; done, it changes nothing more.
 
     `pool` may take its time: it looks through everything that the tenant group has.
@@ -121,9 +130,9 @@ async def erase(tools: Tools, pool: asyncpg.Pool, found: Found, *, reason: str, 
     faultpoint("erase.recorded")
     ago = await tools.store.mapper.people.destroy(person, group)
     faultpoint("erase.destroyed")
-    if ago < FORGOTTEN_WITHIN:
+    if ago < forgotten_within:
         progress("the key is destroyed; waiting until no service holds it any more")
-        await asyncio.sleep((FORGOTTEN_WITHIN - ago).total_seconds())
+        await asyncio.sleep((forgotten_within - ago).total_seconds())
     before = await trace(pool, group, person, (), progress)
     progress(f"dropping what was made of {sum(before.sealed.values())} sealed texts")
     dropped = await drop_snapshots(pool, before.streams)

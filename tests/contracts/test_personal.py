@@ -52,9 +52,8 @@ def within(model: type[BaseModel], seen: set[type[BaseModel]]) -> set[type[BaseM
     return seen
 
 
-ALL = sorted(
-    {each for model in (*EVENTS.values(), Metadata) for each in within(model, set())}, key=lambda m: m.__name__
-)
+STORED: tuple[type[BaseModel], ...] = (*EVENTS.values(), Metadata)
+ALL = sorted({each for model in STORED for each in within(model, set())}, key=lambda model: model.__name__)
 
 
 @pytest.mark.parametrize("model", ALL, ids=lambda model: model.__name__)
