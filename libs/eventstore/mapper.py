@@ -13,6 +13,7 @@ from contracts.base import Event, JsonObject, Metadata
 from contracts.errors import Broken, Unavailable
 from contracts.registry import model_of, name_of
 from libs.canonical import canonical, parse
+from libs.eventstore.keyring import MARK
 from libs.eventstore.people import Nobody, People
 from libs.eventstore.personal import M, places_of
 
@@ -27,6 +28,7 @@ METADATA_CACHED_MAX: Final = 1_024
 _UPCAST_BYTES_MAX: Final = 64 << 20
 _SURELY_SHORT_CHARS: Final = PAYLOAD_BYTES_MAX // 4
 _NO_BLOB: Final[Mapping[str, bytes]] = {}
+_MARK: Final = MARK.encode()
 _NO_STREAM: Final = UUID(int=0)
 """Metadata says of itself whose it is."""
 
@@ -133,10 +135,13 @@ class Mapper:
                 f"{name} version {version} at version {at} of stream {stream_id}"
                 f" does not fit its model at: {places or 'the root'}",
             ) from None
-        return self.opened(event, cast(UUID, stream_id))
+        sealed = MARK in state if isinstance(state, str) else _MARK in state
+        return self.opened(event, cast(UUID, stream_id)) if sealed else event
 
     def write_metadata(self, metadata: Metadata) -> str:
-        return self.sealed(metadata, _NO_STREAM).model_dump_json()
+        if metadata.actor.person is not None:
+            metadata = self.sealed(metadata, _NO_STREAM)
+        return metadata.model_dump_json()
 
     def read_metadata(self, text: str) -> Metadata:
         """The metadata that a text is. Facts that were written together have the same one."""
@@ -147,7 +152,10 @@ class Mapper:
         if found is None:
             if len(self._metadata) >= METADATA_CACHED_MAX:
                 self._metadata.clear()
-            found = self._metadata[text] = self.opened(Metadata.model_validate_json(text), _NO_STREAM)
+            found = Metadata.model_validate_json(text)
+            if MARK in text:
+                found = self.opened(found, _NO_STREAM)
+            self._metadata[text] = found
         return found
 
 

@@ -21,6 +21,7 @@ FORGOTTEN_WITHIN: Final = timedelta(seconds=10)
 _OVERLAP: Final = timedelta(minutes=5)
 """A destruction is dated by its statement's beginning, and seen after its end."""
 
+_MARK: Final = MARK.encode()
 _OPEN: Final = b"\x00"
 """How a key begins that lies there unsealed. What is sealed begins otherwise."""
 
@@ -208,5 +209,5 @@ def _named(row: Mapping[str, Any]) -> Iterable[str]:
         if text is not None and MARK in text:
             yield from persons_in(text)
     content = row.get("content")
-    if content is not None and MARK.encode() in content:
+    if content is not None and _MARK in content:
         yield from persons_in(content.decode())
