@@ -274,8 +274,7 @@ class MemoryStore:
 
     def _show(self, sealed: Recorded) -> None:
         """Let a fact be read as its keys allow."""
-        recorded = replace(
-            sealed,
+        recorded = sealed._replace(
             event=self.mapper.opened(sealed.event, sealed.stream_id),
             metadata=self.mapper.opened(sealed.metadata, sealed.stream_id),
         )
