@@ -24,6 +24,7 @@ from libs.audit.findings import Finding, Progress, silent
 from libs.domain import decision, effect, run
 from libs.eventstore.folding import Folded, read_streams
 from libs.eventstore.mapper import Mapper
+from libs.eventstore.people import PostgresPeople
 from libs.eventstore.port import Recorded
 from libs.language.model import Bundle, Definition, ParallelStep, WriteStep
 from libs.postgres.pool import transaction
@@ -61,7 +62,7 @@ async def check_ledger(pool: asyncpg.Pool, *, mapper: Mapper | None = None, prog
     Raises:
         contracts.errors.Unavailable: the database does not answer, or a fact is of a newer release.
     """
-    known = mapper or Mapper()
+    known = mapper or Mapper(people=PostgresPeople(pool))
     last, count = UUID(int=0), 0
     findings: list[Finding] = []
     while True:

@@ -14,6 +14,7 @@ from libs.domain import run
 from libs.domain.categories import CATEGORIES
 from libs.eventstore.folding import Folded, read_streams
 from libs.eventstore.mapper import Mapper
+from libs.eventstore.people import PostgresPeople
 from libs.eventstore.port import Recorded
 from libs.postgres.pool import transaction
 
@@ -76,7 +77,7 @@ async def replay(pool: asyncpg.Pool, run_id: UUID, *, at: int | None = None, map
         contracts.errors.Rejected: 404 ``run.not_found``; 422 ``run.no_version``.
         contracts.errors.Unavailable: the database does not answer, or a fact is of a newer release.
     """
-    known = mapper or Mapper()
+    known = mapper or Mapper(people=PostgresPeople(pool))
     async with transaction(pool, isolation="repeatable_read", readonly=True) as connection:
         found = await read_streams(connection, run.CATEGORY, [run_id], known)
         if run_id not in found:

@@ -58,7 +58,7 @@ def verify_record(held: Path | None, public_keys: Sequence[str], *, as_json: boo
         kept = None if held is None else witness.read(_read(held))
         ring = Keyring.of(record.secrets, *(_key_text(text) for text in public_keys))
         progress: Progress = silent if told is None else told
-        return await check_record(record.pool, ring, witness=kept, progress=progress)
+        return await check_record(record.pool, ring, witness=kept, mapper=record.mapper(), progress=progress)
 
     report = with_record(work)
     if told is not None:
@@ -73,7 +73,7 @@ def verify_record(held: Path | None, public_keys: Sequence[str], *, as_json: boo
 
 def show_replay(run_id: UUID, at: int | None, *, as_json: bool) -> None:
     """Show a run as it stood."""
-    found = with_record(lambda record: replay(record.pool, run_id, at=at))
+    found = with_record(lambda record: replay(record.pool, run_id, at=at, mapper=record.mapper()))
     if as_json:
         print_json(found.as_json())
     else:
@@ -128,7 +128,11 @@ def rebuild_heads(tenant_group: str | None, streams: Sequence[UUID], *, as_json:
     """Make head rows anew, and name those that were left."""
     made = with_record(
         lambda record: rebuild(
-            record.pool, CATEGORIES, tenant_group=_group(tenant_group), stream_ids=list(streams) or None
+            record.pool,
+            CATEGORIES,
+            tenant_group=_group(tenant_group),
+            stream_ids=list(streams) or None,
+            mapper=record.mapper(),
         )
     )
     if as_json:

@@ -13,8 +13,8 @@ from libs.process.tools import open_tools
 from libs.sealing import Sealing
 from libs.telemetry import logs
 from minutebook.cli.session import Exit, fail
-from services.host.explaining import explained, print_json
 from services.host.erasing import Erasure, Found, erase, find, look
+from services.host.explaining import explained, print_json
 
 PATIENCE: Final = timedelta(hours=1)
 """How long one look through a part of the database may take."""

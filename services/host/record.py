@@ -10,12 +10,15 @@ from typing import Final, TypeVar
 
 import asyncpg
 
-from libs.audit.signing import KEY_REF
+from libs import sealing
+from libs.audit import signing
 from libs.config import Secrets
 from libs.config.settings import variable
+from libs.eventstore.mapper import Mapper
 from libs.postgres.migrate import check
 from libs.postgres.pool import open_pool
 from libs.process import loop
+from libs.process.tools import mapper_on
 from libs.telemetry import logs
 from minutebook.cli.session import DEV_FILE, Exit, fail
 from services.host.explaining import explained
@@ -37,6 +40,10 @@ class Opened:
     secrets: Secrets
     nats_url: str
 
+    def mapper(self) -> Mapper:
+        """How its facts are read: with the names of persons, where the installation's sealing key is there."""
+        return mapper_on(self.pool, self.secrets)
+
 
 def with_record(work: Callable[[Opened], Awaitable[T]]) -> T:
     """Open the record, do something with it, and end in words when that fails."""
@@ -44,7 +51,14 @@ def with_record(work: Callable[[Opened], Awaitable[T]]) -> T:
     dsn, nats_url, overrides = os.environ.get(_DSN, ""), os.environ.get(_NATS, ""), {}
     if not dsn and DEV_FILE.is_file():
         dev = json.loads(DEV_FILE.read_text())
-        dsn, nats_url, overrides = dev["postgres_dsn"], dev["nats_url"], {KEY_REF: dev["seal_signing_key"]}
+        dsn, nats_url, overrides = (
+            dev["postgres_dsn"],
+            dev["nats_url"],
+            {
+                signing.KEY_REF: dev["seal_signing_key"],
+                sealing.KEY_REF: dev["sealing_key"],
+            },
+        )
     if not dsn:
         fail(f"which database? Set {_DSN}, or run this beside `minutebook dev`", Exit.USAGE)
     folder = os.environ.get(variable("secrets_dir"))
