@@ -134,7 +134,7 @@ class PostgresStore(PostgresEras, PostgresClockwork, PostgresClaims, PostgresDel
         )
 
     async def _know(self, appends: Sequence[Append]) -> None:
-        with self._watched("insert into subject_keys"):
+        with self._watched("subject_keys"):  # mostly nothing is written, so it shows nothing of room
             await self._mapper.people.know(persons_of(appends, self._mapper))
 
     async def keep_snapshots(self, schema: bytes, snapshots: Sequence[Snapshot]) -> None:
