@@ -1,17 +1,17 @@
 """What notices do with facts and with wakes."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, get_args
 from uuid import UUID
 
 from contracts.envelope import Address
 from contracts.errors import MinutebookError, Unavailable
 from contracts.events.effect import EffectDeclared
-from libs.domain import decision, effect, run
 from libs.domain.notice import Command, Expire, Look, State
 from libs.eventstore.port import Loaded, Recorded, Store
 from libs.owner import Item, Owner
 from libs.process import actor
+from minutebook.models.states import NoticeAbout
 from services.effects.notices.desk import Desk, fold
 from services.effects.notices.raising import Raising
 from services.effects.notices.told import Told, of_decision, of_effect, of_run
@@ -20,8 +20,17 @@ from services.effects.notices.ways import Ways
 _ACTOR = actor("effects")
 _Failures = Mapping[UUID, MinutebookError]
 
-DOOMED: Final = frozenset({"suspended", "failed"})
-"""States of a run that people are told of."""
+WAITING: Final[Mapping[str, frozenset[str]]] = {
+    "decision": frozenset({"open"}),
+    "effect": frozenset({"in_doubt"}),
+    "run": frozenset({"suspended", "failed"}),
+}
+"""States that wait for somebody, so that people are told of them however late."""
+
+ABOUT: Final = {
+    category: frozenset(about for about in get_args(NoticeAbout) if about.startswith(f"{category}."))
+    for category in WAITING
+}
 
 
 class Handlers:
@@ -42,7 +51,7 @@ class Handlers:
             return await self._desk.begin(stream_ids)
         numbers = {(address.stream_id, address.version) for address in addresses}
         try:
-            told = await self._told(category, await self._wanted(type_, addresses))
+            told = await self._told(category, await self._heard(category, numbers, {type_}))
         except Unavailable as error:
             return dict.fromkeys(stream_ids, error)
         return await self._raising.raise_([one for one in told if (one.subject, one.number) in numbers])
@@ -50,7 +59,9 @@ class Handlers:
     async def on_open(self, category: str, stream_ids: Sequence[UUID]) -> _Failures:
         """Messages may have been lost: raise what is missing of what still waits for somebody."""
         try:
-            told = await self._told(category, stream_ids, still_open=True)
+            heads = await self._store.heads(category, stream_ids)
+            waiting = {(i, head.version) for i, head in heads.items() if head.state in WAITING[category]}
+            told = await self._told(category, await self._heard(category, waiting, ABOUT[category]), still_open=True)
         except Unavailable as error:
             return dict.fromkeys(stream_ids, error)
         return await self._raising.raise_(told)
@@ -73,39 +84,33 @@ class Handlers:
         }
         return {**failures, **await self._desk.begin([i for i in notice_ids if i not in failures])}
 
-    async def _wanted(self, type_: str, addresses: Sequence[Address]) -> Collection[UUID]:
-        """The streams of these facts whose tenant group has a channel that is about them: mostly there is none."""
+    async def _heard(
+        self, category: str, numbers: Collection[tuple[UUID, int]], abouts: Collection[str]
+    ) -> Collection[UUID]:
+        """Of these facts the streams whose tenant group has a channel that is about them: mostly there is none."""
         after: dict[UUID, int] = {}
-        for address in addresses:
-            after[address.stream_id] = min(address.version - 1, after.get(address.stream_id, address.version))
-        load = await self._store.load(type_.partition(".")[0], after)
+        for stream_id, number in numbers:
+            after[stream_id] = min(number - 1, after.get(stream_id, number))
+        if not after:
+            return ()
+        load = await self._store.load(category, after)
         group_of = {i: stream.tenant_group for i, stream in load.streams.items() if stream.tenant_group is not None}
-        hearing = {
-            tenant_group: await self._raising.told_of(tenant_group, type_) for tenant_group in set(group_of.values())
-        }
-        return [stream_id for stream_id, tenant_group in group_of.items() if hearing[tenant_group]]
+        told_of = {group: await self._raising.abouts(group) for group in set(group_of.values())}
+        return [stream_id for stream_id, group in group_of.items() if not told_of[group].isdisjoint(abouts)]
 
     async def _told(self, category: str, stream_ids: Collection[UUID], *, still_open: bool = False) -> list[Told]:
-        """What these streams have to tell; of what is `still_open` only what it stands in now."""
+        """What these streams have to tell; of those that are `still_open` only what they stand in now."""
+        if not stream_ids:
+            return []
         load = await self._store.load(category, dict.fromkeys(stream_ids, 0))
+        histories = [stream.events for stream in load.streams.values()]
+        if category == "decision":
+            return [one for history in histories for one in of_decision(history)]
         runs = await self._runs_of(load.streams.values()) if category == "effect" else {}
         told: list[Told] = []
-        for stream in load.streams.values():
-            facts = tuple(recorded.event for recorded in stream.events)
-            match category:
-                case "decision":
-                    found = of_decision(stream.events)
-                    stands = decision.CATEGORY.status(decision.CATEGORY.fold(facts)) == "open"
-                case "effect":
-                    found = of_effect(stream.events, runs.get(_run_of(stream.events), ()))
-                    stands = effect.CATEGORY.status(effect.CATEGORY.fold(facts)) == "in_doubt"
-                case _:
-                    found = of_run(stream.events)
-                    stands = run.CATEGORY.status(run.CATEGORY.fold(facts)) in DOOMED
-            if not still_open:
-                told += found
-            elif stands:
-                told += found if category == "decision" else _last(found, stream.events)
+        for history in histories:
+            found = of_effect(history, runs.get(_run_of(history), ())) if category == "effect" else of_run(history)
+            told += _last(found, history) if still_open else found
         return told
 
     async def _runs_of(self, effects: Collection[Loaded]) -> Mapping[UUID | None, Sequence[Recorded]]:

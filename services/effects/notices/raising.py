@@ -47,6 +47,11 @@ class Raising:
                     failures[item.causation] = result
         return failures
 
+    async def abouts(self, tenant_group: UUID) -> frozenset[str]:
+        """What any channel of a tenant group is about."""
+        channels = await self._channels.of(tenant_group)
+        return frozenset(about for channel in channels for about in channel.since)
+
     async def told_of(self, tenant_group: UUID, about: str) -> list[str]:
         """The channels of a tenant group that are about this."""
         channels = await self._channels.of(tenant_group)
