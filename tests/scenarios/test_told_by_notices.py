@@ -1,5 +1,6 @@
 """The whole product tells people: over the real bus, to a real receiver and a real mail server, once each."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -50,6 +51,10 @@ def test_who_may_decide_is_told_once_and_answers_by_the_link(receivers: tuple[Ta
                 assert ended["state"] == "completed"
                 listed = command("--json", "--as", "admin@example.com", "notices", "list", cwd=home)
                 assert listed.returncode == 0, listed.stderr
+                assert [item["state"] for item in json.loads(listed.stdout)] == ["sent", "sent"]
+                shown = command("--as", "admin@example.com", "notices", "channels", cwd=home)
+                assert "deciders" in shown.stdout
+                assert "holders" in shown.stdout
                 assert len(http.all()) == len(smtp.all()) == 1
     finally:
         forget(home / ".minutebook")

@@ -18,6 +18,7 @@ from libs.faultpoints import VARIABLE
 from tests.support.notices import SECRET, World, open_world
 from tests.support.postgres import Database
 from tests.support.receivers import receiver
+from tests.support.record import eventually
 
 _SERVICE: Final = """
 import asyncio, json, sys
@@ -50,10 +51,10 @@ async def world(database: Database) -> AsyncIterator[World]:
         yield world
 
 
-async def killed_at(place: str, world: World, type_: str, stream_id: UUID) -> int:
-    """Run the service in a process of its own that dies at a fault point; returns how it ended."""
+async def start(place: str, world: World, type_: str, stream_id: UUID) -> asyncio.subprocess.Process:
+    """Run the service in a process of its own, which is told of a fact and dies at a fault point where one is named."""
     dsns: Database = world.record.database
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         _SERVICE,
@@ -66,6 +67,11 @@ async def killed_at(place: str, world: World, type_: str, stream_id: UUID) -> in
         env={**os.environ, VARIABLE: place},
         stdout=subprocess.DEVNULL,
     )
+
+
+async def killed_at(place: str, world: World, type_: str, stream_id: UUID) -> int:
+    """Run it until it dies; returns how."""
+    process = await start(place, world, type_, stream_id)
     try:
         async with asyncio.timeout(30):
             return await process.wait()
@@ -121,6 +127,28 @@ async def test_an_e_mail_of_a_killed_process_is_in_doubt_and_sent_once_at_most(
         await until_over(world, notice_id)
         await world.until("in_doubt")
         assert len(smtp.all()) == sent
+
+
+@pytest.mark.parametrize("kind", ["webhook", "email"])
+async def test_a_kill_while_the_receiver_has_it_and_has_not_answered(world: World, tmp_path: Path, kind: str) -> None:
+    async with receiver("http" if kind == "webhook" else "smtp", tmp_path / kind, secret="") as taken:
+        more = {"to": ("desk@example.com",)} if kind == "email" else {}
+        await world.channel("it", kind, taken.url, "decision.opened", **more)
+        notice_id = await due(world)
+        taken.misbehave("hang")
+        process = await start("", world, "notice.raised", notice_id)
+        try:
+
+            async def came() -> bool:
+                return len(taken.all()) == 1
+
+            await eventually(came, within=timedelta(seconds=30))
+        finally:
+            process.kill()
+            await process.wait()
+        await until_over(world, notice_id)
+        await world.until("due" if kind == "webhook" else "in_doubt")
+        assert len(taken.all()) == 1
 
 
 async def until_over(world: World, notice_id: UUID) -> None:
