@@ -31,6 +31,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 _PATH: Final = "/mcp"
 _FAULTS_PATH: Final = "/faults"
 _CUT: Final = "minutebook.sandbox.cut"
+_GARBAGE: Final = b"<!doctype html><title>502 Bad Gateway</title>"
 _BY: Final = "minutebook.sandbox.by"
 SERVER: Final = "the server's own token"
 
@@ -103,10 +104,11 @@ class Fault:
     """Something that befalls the calls to come, `times` of them, of these `tools`; of those that write where none is.
 
     `error`: the tool says that it failed. `hang`: no answer ever comes. `drop`: the connection is cut in its answer.
+    `garbage`: the answer is a page of something else.
     With `acted` the record was made nevertheless, before that. `away`: nobody is let in, however often they come.
     """
 
-    kind: Literal["error", "hang", "drop", "away"]
+    kind: Literal["error", "hang", "drop", "garbage", "away"]
     acted: bool = False
     times: int = 1
     tools: tuple[str, ...] = ()
@@ -330,8 +332,8 @@ async def _act(box: Sandbox, book: "_Book", tool: str, context: Context[Any, Req
 async def _befall(fault: Fault, request: Request) -> None:
     if fault.kind == "error":
         raise ToolError("the sandbox was told to fail this call")
-    if fault.kind == "drop":
-        request.scope[_CUT].set()
+    if fault.kind in ("drop", "garbage"):
+        request.scope[_CUT].set_result(fault.kind)
     await asyncio.Event().wait()  # until the caller, the front or the server's end cancels it
 
 
@@ -361,24 +363,28 @@ def _front(app: ASGIApp, box: Sandbox, tokens: Mapping[str, str] | None) -> ASGI
         elif box.away:
             await JSONResponse({"error": "away"}, 429, headers={"retry-after": "1"})(scope, receive, send)
         else:
-            scope[_CUT] = asyncio.Event()
+            scope[_CUT] = asyncio.get_running_loop().create_future()
             await _unless_cut(scope[_CUT], lambda: app(scope, receive, send), send)
 
     return front
 
 
-async def _unless_cut(cut: asyncio.Event, answer: Callable[[], Awaitable[None]], send: Send) -> None:
-    answering = asyncio.ensure_future(answer())
-    cutting = asyncio.create_task(cut.wait())
+async def _unless_cut(cut: asyncio.Future[str], answer: Callable[[], Awaitable[None]], send: Send) -> None:
+    answering: asyncio.Future[None] = asyncio.ensure_future(answer())
+    first: set[asyncio.Future[Any]] = {answering, cut}
     try:
-        await asyncio.wait({answering, cutting}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if answering.done():
             await answering
             return
     finally:
         answering.cancel()
-        cutting.cancel()
-        await asyncio.wait({answering, cutting})
+        await asyncio.wait({answering})
+    if cut.result() == "garbage":
+        content = [(b"content-type", b"application/json"), (b"content-length", str(len(_GARBAGE)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": content})
+        await send({"type": "http.response.body", "body": _GARBAGE})
+        return
     # The server closes a connection whose answer stays shorter than it was said to be.
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1000")]})
     await send({"type": "http.response.body", "body": b"{", "more_body": True})

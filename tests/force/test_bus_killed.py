@@ -60,5 +60,6 @@ async def _story(fleet: Fleet, key: str, *, after: float) -> None:
                 await act(key)
                 break
             except ApiError as error:
-                assert error.problem.status == 503, error
+                if error.problem.status != 503:
+                    raise
                 await asyncio.sleep(AGAIN_SECONDS)
