@@ -25,6 +25,10 @@ _MARK: Final = MARK.encode()
 _OPEN: Final = b"\x00"
 """How a key begins that lies there unsealed. What is sealed begins otherwise."""
 
+_PAGE_ROWS: Final = 200
+_PAGE: Final = """
+select subject, sealed from subject_keys where sealed is not null and subject > $1 order by subject limit $2"""
+
 
 class People(Protocol):
     """The keys of persons, as a store needs them. Sealing and opening itself is the ring's."""
@@ -40,6 +44,10 @@ class People(Protocol):
 
         It asks over `connection`, where the caller holds one.
         """
+        ...
+
+    async def reseal(self) -> int:
+        """Seal under the sealing key of now what another one sealed, and return how many keys that were."""
         ...
 
     async def destroy(self, person: UUID, tenant_group: UUID) -> timedelta:
@@ -62,6 +70,9 @@ class Nobody:
     async def recall(self, rows: Iterable[Mapping[str, Any]], *, connection: Any = None) -> None:
         return
 
+    async def reseal(self) -> int:
+        return 0
+
     async def destroy(self, person: UUID, tenant_group: UUID) -> timedelta:
         raise Broken("people.nobody", "there are no keys of persons here")
 
@@ -80,6 +91,9 @@ class MemoryPeople:
 
     async def recall(self, rows: Iterable[Mapping[str, Any]], *, connection: Any = None) -> None:
         return
+
+    async def reseal(self) -> int:
+        return 0
 
     async def destroy(self, person: UUID, tenant_group: UUID) -> timedelta:
         await self.know({person: tenant_group})
@@ -126,6 +140,20 @@ class PostgresPeople:
         if named:
             await self._find([UUID(digits) for digits in named], connection or self._pool)
         await self._look(connection or self._pool)
+
+    async def reseal(self) -> int:
+        if self._sealing is None:
+            return 0
+        after, count = UUID(int=0), 0
+        while rows := await fetch(self._pool, _PAGE, after, _PAGE_ROWS):
+            after = rows[-1]["subject"]
+            for row in rows:
+                if not self._sealing.current(row["sealed"]):
+                    key = self._opened(row["subject"], row["sealed"])
+                    assert key is not None, "only keys that are there are asked for"
+                    await self._seal_anew(row["subject"], row["sealed"], key, self._pool)
+                    count += 1
+        return count
 
     async def destroy(self, person: UUID, tenant_group: UUID) -> timedelta:
         rows = await fetch(

@@ -82,4 +82,6 @@ def build(tools: Tools) -> ApiService:
         app.include_router(router)
     app.include_router(reference.router)
     app.include_router(pages.router)
-    return ApiService(tools, app, door.waiting, duties=[Resealing(tools.secrets, vault).watch])
+    return ApiService(
+        tools, app, door.waiting, duties=[Resealing(tools.secrets, vault, tools.store.mapper.people).watch]
+    )

@@ -35,9 +35,10 @@ empty one counts as none. A file that is replaced counts from its next use, with
 environment is as it was at the start. `<ref>_previous` is taken beside `<ref>` to check the signatures of webhooks,
 so that a source can change over in its own time.
 
-`sealing_key` is the installation's own: base64 of 32 random bytes, the same for every service. What may be kept only
-sealed (users' grants for MCP servers) is refused without it; `minutebook provision --sealing-key` makes one. To rotate
-it, give the old one as `sealing_key_previous` for as long as something is sealed with it.
+`sealing_key` is the installation's own: base64 of 32 random bytes, the same for every service. Users' grants for MCP
+servers and the keys that persons' names are encrypted with are sealed under it, so no service starts without one;
+`minutebook provision --sealing-key` makes it. To rotate it, give the old one as `sealing_key_previous` for as long as
+something is sealed with it.
 
 `seal_signing_key` signs seals of the history and bundles of it: an Ed25519 key as PEM, or base64 of 32 random bytes.
 Only the scheduler needs it; without one no seals are made. `seal_public_keys` holds the public halves of keys that were

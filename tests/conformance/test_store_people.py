@@ -188,6 +188,19 @@ async def test_keys_lie_sealed_and_move_to_a_new_sealing_key_when_they_are_used(
     assert named(await facts(World(alone), stream_id)) == [DANA.email] * 4
 
 
+async def test_a_rotation_seals_every_key_anew_and_brings_none_back(pool: asyncpg.Pool) -> None:
+    old, new = new_key(), new_key()
+    before = store_on(pool, Sealing(Secrets(overrides={"sealing_key": old})))
+    stream_id, gone = mint(), uuid4()
+    await before.append("run", [of_dana(stream_id)])
+    await before.mapper.people.destroy(gone, GROUP)
+    both = PostgresPeople(pool, Sealing(Secrets(overrides={"sealing_key": new, "sealing_key_previous": old})))
+    assert (await both.reseal(), await both.reseal()) == (1, 0)
+    alone = store_on(pool, Sealing(Secrets(overrides={"sealing_key": new})))
+    assert named(await facts(World(alone), stream_id)) == [DANA.email] * 4
+    assert not await pool.fetchval("select sealed from subject_keys where subject = $1", gone)
+
+
 async def test_a_person_can_be_read_over_the_only_connection_of_a_pool(database: Database, pool: asyncpg.Pool) -> None:
     await PostgresStore(pool).append("run", [of_dana(mint())])
     narrow = await asyncpg.create_pool(database.owner_dsn, min_size=1, max_size=1)

@@ -123,9 +123,8 @@ def _after_verdict(state: State, event: EffectSettled) -> State:
         case "landed":
             return _succeeded(state, reference=event.reference, response=event.response)
         case "not_landed":
-            message = f"{event.by.name} found that it was not written"
-            if event.comment:
-                message += f": {event.comment}"
+            # Who found that, and what they wrote, stands in the verdict alone, sealed.
+            message = "it was found that it was not written"
             return replace(state, status="failed", failure_class="default", message=message, failed_at=event.at)
         case "try_again":
             return _armed(state, event.arm)
