@@ -12,6 +12,7 @@ from typing import Final, Self
 import asyncpg
 
 from contracts.errors import Rejected, Unavailable
+from libs.audit.signing import KEY_REF as SEAL_KEY_REF
 from libs.bus.declare import declare
 from libs.config import Secrets, Settings
 from libs.config.settings import variable
@@ -92,8 +93,7 @@ class Stack:
     async def _start(self) -> None:
         data = DataDir.open(self._options.data_dir, reset=self._options.reset)
         self._exit.callback(data.close)
-        _require_free(self._options.port)
-        settings, secrets = await self._servers(data)
+        settings, secrets = await self._servers(data, http_port=_free(self._options.port))
         if self._options.processes:
             await self._each_alone(settings, secrets, data)
         else:
@@ -127,7 +127,7 @@ class Stack:
             }
         data.write_state(state)
 
-    async def _servers(self, data: DataDir) -> tuple[Settings, dict[str, str]]:
+    async def _servers(self, data: DataDir, *, http_port: int) -> tuple[Settings, dict[str, str]]:
         """Start everything that the services need from outside; returns how they find it, and secrets by ref."""
         self._progress("starting PostgreSQL")
         postgres = await start_postgres(data.path, reset=self._options.reset)
@@ -156,6 +156,7 @@ class Stack:
         secrets = {
             "jira_webhook_secret": self.webhook_secret,
             KEY_REF: data.secret("sealing key"),
+            SEAL_KEY_REF: data.secret("seal signing key"),
             **{f"{server}_mcp_url": f"{target.url}/mcp" for server in SANDBOXED},
             **{f"{server}_mcp_token": data.secret("sandbox") for server in SANDBOXED},
             "anthropic_api_key": _provider_key() if self._options.live else "scripted",
@@ -164,7 +165,7 @@ class Stack:
         settings = Settings(
             postgres_dsn=postgres.dsn(user=APP_ROLE, database=DATABASE),
             nats_url=nats.url,
-            http_port=self._options.port,
+            http_port=http_port,
             anthropic_base_url=None if self._options.live else model.url,
         )
         return settings, secrets
@@ -225,10 +226,15 @@ def _environment(settings: Settings, secrets: Mapping[str, str]) -> dict[str, st
     }
 
 
-def _require_free(port: int) -> None:
-    """Refuse a port that cannot be had while nothing has been started for it."""
+def _free(port: int) -> int:
+    """The port, or one that is free where 0 asks for one: links that people get hold it before the api listens.
+
+    Raises:
+        contracts.errors.Unavailable: ``dev.port_taken``, said while nothing has been started for it.
+    """
     try:
-        socket.create_server(("127.0.0.1", port)).close()
+        with socket.create_server(("127.0.0.1", port)) as server:
+            return int(server.getsockname()[1])
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise Unavailable(

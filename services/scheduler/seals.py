@@ -34,7 +34,7 @@ class Seals:
         try:
             key = signing_key(self._secrets)
             if key is None:
-                self._say("no_key", "no seals are made, there is no key to sign them with", secret=KEY_REF)
+                self._say("no_key", "no seals are made, there is no key to sign them with", ref=KEY_REF)
                 return
             for _ in range(IN_A_ROW_MAX):
                 seal = await self._sealer.seal(key)

@@ -166,7 +166,7 @@ def test_a_failure_is_retried_with_backoff_and_then_suspends_with_its_work_kept(
     world.fail("a", "connector_unavailable", "down")
     assert world.state.status == "suspended"
     assert (world.state.reason or "").startswith(
-        "attempts_exhausted: 2 attempts, as many as limits.max_attempts allows: down"
+        "attempts_exhausted: 2 attempts, and limits.max_attempts allows 2: down"
     )
 
 

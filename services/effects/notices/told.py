@@ -66,7 +66,7 @@ def of_decision(history: Sequence[Recorded]) -> list[Told]:
                 recorded,
                 run_id=opened.run_id,
                 definition_id=opened.definition_id,
-                title=f"{title}: {opened.title}",
+                title=f"{title}: {opened.question or opened.title}",
                 text=text[0].upper() + text[1:],
                 roles=frozenset(roles),
                 decision=state,

@@ -36,7 +36,8 @@ def fail(
     record = walk.state.step(key)
     walk.again.discard(key)
     if action == "retry_backoff" and record.status in {"queued", "writing"} and record.open_id is not None:
-        if record.attempt < walk.definition.limits.max_attempts:
+        allowed = walk.definition.limits.max_attempts
+        if record.attempt < allowed:
             walk.emit(
                 e.RunStepRetrying(
                     at=walk.now,
@@ -49,7 +50,7 @@ def fail(
                 )
             )
             return
-        message = f"attempts_exhausted: {record.attempt} attempts, as many as limits.max_attempts allows: {message}"
+        message = f"attempts_exhausted: {record.attempt} attempts, and limits.max_attempts allows {allowed}: {message}"
     walk.emit(
         e.RunStepFailed(
             at=walk.now, step=key, failure_class=failure_class, message=message, cost_microdollars=cost_microdollars

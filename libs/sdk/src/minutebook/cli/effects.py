@@ -1,5 +1,6 @@
 """Commands on effects: what was written to the outside, and verdicts on what is in doubt."""
 
+import json
 from typing import Annotated, Literal, cast
 
 import typer
@@ -60,7 +61,7 @@ def show_effect(effect_id: EffectId) -> None:
         ("key", effect.key),
         ("reference", effect.reference),
         ("message", effect.message),
-        ("arguments", effect.arguments),
+        ("arguments", json.dumps(effect.arguments, ensure_ascii=False)),
         ("may be settled from", moment(effect.over_at) if effect.state == "in_doubt" and effect.over_at else None),
         ("looked for", f"{effect.looks} times" if effect.looks else None),
     ):
