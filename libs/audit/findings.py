@@ -13,7 +13,7 @@ Grade = Literal["tampered", "violated", "damaged", "unproven"]
 here.
 """
 
-Part = Literal["chain", "head", "snapshot", "seal", "ledger"]
+Part = Literal["chain", "content", "head", "snapshot", "seal", "ledger"]
 
 
 @dataclass(frozen=True, slots=True)

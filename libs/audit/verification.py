@@ -17,6 +17,7 @@ from libs.eventstore.verify import verify
 
 _OF_KIND: Final[dict[str, tuple[Grade, Part]]] = {
     "chain": ("tampered", "chain"),
+    "content": ("tampered", "content"),
     "missing_events": ("tampered", "chain"),
     "missing_head": ("damaged", "head"),
     "head": ("damaged", "head"),
@@ -65,7 +66,7 @@ async def check_record(
     Raises:
         contracts.errors.Unavailable: the database does not answer, or a fact is of a newer release.
     """
-    record = await verify(pool, CATEGORIES, mapper=mapper, progress=progress)
+    record = await verify(pool, CATEGORIES, mapper=mapper, contents=True, progress=progress)
     sealed = await check_seals(pool, ring, witness=witness, progress=progress)
     ledger = await check_ledger(pool, mapper=mapper, progress=progress)
     return Report(

@@ -507,7 +507,7 @@ class Difference:
 
     category: str
     stream_id: UUID
-    kind: Literal["chain", "head", "missing_head", "missing_events", "snapshot"]
+    kind: Literal["chain", "content", "head", "missing_head", "missing_events", "snapshot"]
     detail: str
 
 

@@ -9,13 +9,14 @@ import asyncpg
 from pydantic import ValidationError
 
 from libs.domain.core import Category
+from libs.eventstore.contents import refs_of
 from libs.eventstore.folding import Folded, derived, read_streams
 from libs.eventstore.heads import Heads, heads_of
 from libs.eventstore.mapper import Mapper
 from libs.eventstore.people import PostgresPeople
-from libs.eventstore.port import Difference, Verification
+from libs.eventstore.port import Difference, Recorded, Verification
 from libs.eventstore.snapshots import Kept, Snapshots
-from libs.postgres.pool import transaction
+from libs.postgres.pool import fetch, transaction
 
 PAGE: Final = 200
 _LOWEST: Final = UUID(int=0)
@@ -28,13 +29,15 @@ async def verify(
     tenant_group: UUID | None = None,
     stream_ids: Collection[UUID] | None = None,
     mapper: Mapper | None = None,
+    contents: bool = False,
     progress: Callable[[str, int], None] | None = None,
 ) -> Verification:
     """Check streams of these categories, all or those of a tenant group or those named, while the system runs.
 
     Each page is read at one moment, so that writers beside it make no difference. A chain alone cannot show a tail
-    that was cut together with its head row: seals do. `progress` hears ("streams", how many) now and then. Snapshots of
-    other releases are not looked at: nothing here reads them.
+    that was cut together with its head row: seals do. With `contents` also what facts name in `blobs` is held to its
+    digest. `progress` hears ("streams", how many) now and then. Snapshots of other releases are not looked at: nothing
+    here reads them.
 
     Raises:
         contracts.errors.Unavailable: the database does not answer, or an event is of a newer release.
@@ -51,6 +54,8 @@ async def verify(
                 events += 0 if found is None else found.version
                 differences += _compare(category, stream_id, page.heads.get(stream_id), found)
             differences += _wrong_snapshots(category, snapshots, page)
+            if contents:
+                differences += await _wrong_contents(pool, category, page.folded)
             if progress is not None:
                 progress("streams", streams)
     return Verification(streams, events, tuple(differences))
@@ -163,6 +168,37 @@ def _wrong_snapshots(category: Category[Any], snapshots: Snapshots[Any], page: _
             continue
         differences.append(Difference(category.name, row["stream_id"], "snapshot", detail))
     return differences
+
+
+async def _wrong_contents(
+    pool: asyncpg.Pool, category: Category[Any], folded: Mapping[UUID, Folded]
+) -> list[Difference]:
+    """Facts that name content which is not there, or is another. Read later than the facts: content is only added."""
+    named: dict[tuple[UUID, bytes], list[Recorded]] = {}
+    for stream in folded.values():
+        for recorded in stream.facts:
+            for ref in refs_of(recorded.event):
+                named.setdefault((stream.tenant_group, bytes.fromhex(ref.digest)), []).append(recorded)
+    rows = await fetch(
+        pool,
+        "select n.tenant_group, n.digest, b.digest is null as missing"
+        " from unnest($1::uuid[], $2::bytea[]) as n(tenant_group, digest)"
+        " left join blobs b using (tenant_group, digest)"
+        " where b.digest is null or sha256(b.content) <> b.digest order by 1, 2",
+        [group for group, _ in named],
+        [digest for _, digest in named],
+    )
+    return [
+        Difference(
+            category.name,
+            recorded.stream_id,
+            "content",
+            f"version {recorded.version} names content {row['digest'].hex()}, which is "
+            + ("missing" if row["missing"] else "another one than was recorded"),
+        )
+        for row in rows
+        for recorded in named[row["tenant_group"], row["digest"]]
+    ]
 
 
 def _read(snapshots: Snapshots[Any], content: bytes) -> Kept[Any] | None:

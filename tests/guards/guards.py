@@ -31,6 +31,8 @@ _CLAIMS: Final = "libs/eventstore/claims.py"
 
 _ADMISSION: Final = "libs/domain/admission.py"
 
+_SEALS: Final = "libs/audit/seals.py"
+_SEALED: Final = "tests/service/test_audit_seals.py::"
 _EFFECTS: Final = "tests/service/test_effects.py::"
 _RACES: Final = "tests/conformance/test_store_races.py::"
 
@@ -400,5 +402,60 @@ GUARDS: Final[tuple[Guard, ...]] = (
         "The loss of the bus looks at the keys of which somebody may have ended",
         (Change("services/scheduler/incarnations.py", '    "admission": frozenset({"busy"}),\n', ""),),
         ("tests/service/test_admission_keys.py::test_a_lost_bus_gives_the_place_of_a_run_that_ended_to_the_next_one",),
+    ),
+    Guard(
+        "A seal covers only what no transaction can write below any more",
+        (
+            Change(
+                _SEALS,
+                "pg_snapshot_xmin(pg_current_snapshot())::text::bigint as xmin",
+                "pg_snapshot_xmax(pg_current_snapshot())::text::bigint as xmin",
+            ),
+        ),
+        (_SEALED + "test_what_a_transaction_may_still_write_below_is_left_to_the_next_seal",),
+    ),
+    Guard(
+        "Two schedulers make one seal: its number is the gate",
+        (Change(_SEALS, " on conflict (number) do nothing returning number),", " returning number),"),),
+        (_SEALED + "test_two_who_seal_at_once_make_one_seal",),
+    ),
+    Guard(
+        "Nothing is sealed over leaves that do not add up to the last root",
+        (
+            Change(
+                _SEALS,
+                "if self._edge.size != size or (last is not None and self._edge.root() != last.root):",
+                "if False:",
+            ),
+        ),
+        (_SEALED + "test_nothing_is_sealed_over_leaves_that_were_changed",),
+    ),
+    Guard(
+        "A cut tail and a vanished stream show: what was sealed is looked for in the history",
+        (Change("libs/audit/sealed.py", "findings += await _of_leaves(pool)", "findings += []"),),
+        (
+            "tests/service/test_audit_verify.py::test_a_tail_that_was_cut_with_its_head_row_shows",
+            "tests/service/test_audit_verify.py::test_a_stream_that_vanished_without_a_trace_shows",
+        ),
+    ),
+    Guard(
+        "An outage makes no dead letter",
+        (
+            Change(
+                "libs/process/letters.py",
+                "if isinstance(error, Rejected | Stopping) or _of_an_outage(error):",
+                "if isinstance(error, Rejected | Stopping):",
+            ),
+        ),
+        ("tests/service/test_dead_letters.py::test_an_outage_or_a_drain_never_makes_a_letter",),
+    ),
+    Guard(
+        "A dead letter that fails again while it is sent again is not forgotten",
+        (
+            Change(
+                "libs/eventstore/letters.py", '" where l.id = d.id and l.last_at = d.last_at",', '" where l.id = d.id",'
+            ),
+        ),
+        ("tests/service/test_dead_letters.py::test_letters_are_kept_once_with_the_tenant_group_of_their_stream",),
     ),
 )
