@@ -62,7 +62,7 @@ class Handlers:
             outcome=asked.outcome if open_ else state.outcome or asked.outcome,
             revised=state.revised is not None,
             state="open" if open_ else "answered",
-            approvals=counted.approvals if open_ or state.quorum is not None else 1,
+            approvals=counted.approvals if open_ or state.quorum is not None else int(state.outcome == "approve"),
             needed=counted.needed,
         )
 
