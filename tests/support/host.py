@@ -26,10 +26,11 @@ class Served:
     def __init__(self, *names: str, log: Path, env: Mapping[str, str]) -> None:
         self.names = names
         self._log = log
+        sealed = {} if "MINUTEBOOK_SECRETS_DIR" in env else SEALED
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [COMMAND, "serve", *names],
-                env=environment(**{"MINUTEBOOK_OPS_PORT": "0", "MINUTEBOOK_HTTP_PORT": "0", **SEALED, **env}),
+                env=environment(**{"MINUTEBOOK_OPS_PORT": "0", "MINUTEBOOK_HTTP_PORT": "0", **sealed, **env}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
