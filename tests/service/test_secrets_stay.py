@@ -250,6 +250,7 @@ async def opened(database: Database, nats_url: str, folder: Path) -> AsyncIterat
             "MINUTEBOOK_NATS_URL": nats_url,
             "MINUTEBOOK_SECRETS_DIR": str(folder / "secrets"),
             "MINUTEBOOK_ANTHROPIC_BASE_URL": running.url,
+            "MINUTEBOOK_SECRET_SEALING_KEY": marks.sealing,  # else the tests' own would come before the file
             "MINUTEBOOK_LOG_LEVEL": "debug",
             "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
             "TEST_SPANS": str(folder / "spans"),
@@ -285,7 +286,8 @@ async def play(story: Story) -> None:
     synced = await story.call("PUT", "/definitions", by=marks.key, body={"files": FILES})
     assert synced.status_code == 200, synced.text
     robot = {"email": ROBOT, "kind": "service_user", "projects": ["core"]}
-    assert (await story.call("POST", "/users", by=marks.token, body=robot)).status_code == 201
+    registered = await story.call("POST", "/users", by=marks.token, body=robot)
+    assert registered.status_code == 201, registered.text
     await grants(story)
     assert await story.deliver("K-1", signature=marks.webhook) == 401
     assert await story.deliver("K-1", secret=marks.grant) == 401
