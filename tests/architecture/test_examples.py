@@ -155,7 +155,7 @@ def test_the_gates_that_are_shown_are_expressions() -> None:
 def test_the_templates_that_are_named_are_the_ones_there_are() -> None:
     text = (ROOT / "docs/definitions.md").read_text("utf-8")
     roots = {path.partition(".")[0] for _, path in placeholders(text)}
-    assert roots == {*ROOTS, *ITEM_ROOTS, *BACK_LINK_ROOTS}
+    assert roots == {*ROOTS, *ITEM_ROOTS, *BACK_LINK_ROOTS, "steps"}
 
 
 @pytest.mark.parametrize("example", of("json"))
