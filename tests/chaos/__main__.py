@@ -33,7 +33,7 @@ SHOWN_MAX: Final = 20
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--runs", type=int, default=100, help="stories that are under way in the storm")
-    parser.add_argument("--kills", type=int, default=200, help="kills on the write path of effects")
+    parser.add_argument("--kills", type=int, default=500, help="kills on the write path of effects")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 31), help="draws faults and answers")
     parser.add_argument("--keep", action="store_true", help="leave logs and the target's record behind")
     asked = parser.parse_args()

@@ -16,6 +16,7 @@ from tests.chaos import judge
 from tests.chaos.faults import PLACES
 from tests.chaos.fleet import Fleet, Slot
 from tests.chaos.ground import Ground
+from tests.chaos.operator import settle_doubts
 from tests.chaos.people import People, Refused
 from tests.chaos.storm import settle
 from tests.support.stack import PREFIX
@@ -65,7 +66,10 @@ class _Reaper:
 async def write_path(
     ground: Ground, fleet: Fleet, *, kills: int, seed: int, say: Callable[[str], None]
 ) -> judge.Findings:
-    """Approve writes without pause until the effects service was killed so often, then see what became of each."""
+    """Approve writes without pause until the effects service was killed so often, then see what became of each.
+
+    What is in doubt then is settled by an operator, and every write must have landed once.
+    """
     drawn = random.Random(seed)
     ground.target.delay_seconds = CALL_SECONDS
     reaper = _Reaper(fleet, kills, drawn)
@@ -89,7 +93,8 @@ async def write_path(
                 fleet.pardon(slot)
         unsettled = await settle(ground, fleet, expected=len(people.runs), say=say)
         findings = await judge.judge(ground, fleet, people)
-    findings.violated(unsettled)
+        findings.violated(unsettled)
+        await settle_doubts(ground, fleet, findings, expected=len(people.runs), say=say)
     return findings
 
 
