@@ -106,6 +106,9 @@ class JetStreamBus:
         self._overruns = Overruns()
         self._quiescing: asyncio.Task[None] | None = None
         self._stopping = False
+        self._publishing = 0
+        self._published = asyncio.Event()
+        self._published.set()
         self._last_error = ""
         self._broker = _Broker(
             [part.strip() for part in url.split(",")],
@@ -172,6 +175,16 @@ class JetStreamBus:
             contracts.errors.Broken: a message is larger than an envelope may be; nothing was sent.
         """
         check_sizes(messages)
+        self._publishing += 1
+        self._published.clear()
+        try:
+            await self._publish(messages)
+        finally:
+            self._publishing -= 1
+            if not self._publishing:
+                self._published.set()
+
+    async def _publish(self, messages: Sequence[Message]) -> None:
         js = self._jetstream()
         acks: list[asyncio.Future[Any]] = []
         try:
@@ -274,9 +287,11 @@ class JetStreamBus:
         await asyncio.shield(self._quiescing)
 
     async def _take_no_more(self) -> None:
+        """Also wait for what is being published, which takes `publish_timeout` at most."""
         if self._answers is not None:
             await self._answers.stop(self._settings.stop_timeout)
         await asyncio.gather(*(pull.stop(self._settings.stop_timeout) for pull in self._pulls))
+        await self._published.wait()
 
     async def stop(self) -> None:
         """See `Bus.stop`. Takes at most a few times `stop_timeout`."""

@@ -1,5 +1,6 @@
 """Load, decide, append, publish: the one loop that every owner of a category runs."""
 
+import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ ROUNDS_MAX: Final = 8
 """How often a batch's losers are loaded and decided again before they get a `Conflict`."""
 
 STATES_CACHED_MAX: Final = 10_000
+
+TELLING_MAX: Final = 8
+"""How many batches may be committed and not acknowledged by the bus yet. The next one waits, as the bus is slow."""
 
 WAKE_AGAIN: Final = timedelta(seconds=30)
 """When a woken stream has nothing to say and would be due at once again."""
@@ -137,6 +141,7 @@ class Owner(Generic[S, C]):
         self._quiet = quiet
         self._snapshots = Snapshots(category, every=snapshot_every)
         self._cache: OrderedDict[UUID, _Held[S]] = OrderedDict()
+        self._telling: set[asyncio.Task[None]] = set()
         self._erasures = store.erasures
 
     async def handle(self, items: Sequence[Item[C]], *, loaded: Load | None = None) -> list[Result[S]]:
@@ -212,7 +217,7 @@ class Owner(Generic[S, C]):
                 self._settle(index, append, fate, states[index], results)
                 if self._observe is not None and fate.fate == "won":
                     self._observe(held[append.stream_id].state, append.events)
-            await self._publisher.publish(batch, _work(appends.values(), batch), quiet=self._quiet)
+            await self._tell(batch, _work(appends.values(), batch))
             await self._keep([fate.stream_id for fate in batch.appended if fate.fate == "won"])
         return results
 
@@ -227,6 +232,25 @@ class Owner(Generic[S, C]):
         metrics.APPEND_LOST.labels(category).inc(fates["lost"])
         metrics.APPEND_GUARDED.labels(category).inc(fates["guarded"])
         return batch
+
+    async def _tell(self, batch: BatchResult, work: Sequence[str]) -> None:
+        """Have it published, and go on while the bus acknowledges: what is committed is found by the sweep anyway.
+
+        Begins at once, so that what was decided here leaves before any answer to it.
+        """
+        while len(self._telling) >= TELLING_MAX:
+            await asyncio.wait(self._telling, return_when=asyncio.FIRST_COMPLETED)
+        task = asyncio.create_task(
+            self._publisher.publish(batch, work, quiet=self._quiet), name=f"publishing of {self._category.name}"
+        )
+        self._telling.add(task)
+        task.add_done_callback(self._told)
+        await asyncio.sleep(0)
+
+    def _told(self, task: "asyncio.Task[None]") -> None:
+        self._telling.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("facts were not published, the sweep will try", category=self._category.name, exc_info=error)
 
     async def _keep(self, stream_ids: Iterable[UUID]) -> None:
         """Keep those that have grown enough. Nobody needs it: when it fails, the next fact tries again."""

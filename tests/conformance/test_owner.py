@@ -1,6 +1,7 @@
 """The shell of every owner, on the memory store and on PostgreSQL: batches, races, bad items, wakes, outbox."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,13 +23,15 @@ from contracts.events.run import (
     Trigger,
     UserRef,
 )
+from libs.bus.port import Message
 from libs.domain import decision, run
 from libs.domain.core import NOTHING, Birth, Category, Decided, Guard, facts
 from libs.eventstore.memory import MemoryStore
 from libs.eventstore.port import BatchResult, EventStore
 from libs.owner import Done, Item, Owner, Publisher
+from libs.owner.owner import TELLING_MAX
 from tests.support.postgres import World
-from tests.support.record import ListeningBus
+from tests.support.record import ListeningBus, eventually
 
 GROUP, TENANT = uuid4(), uuid4()
 ACTOR = Actor(kind="system", name="test")
@@ -294,6 +297,48 @@ async def test_a_bus_that_is_away_leaves_the_outbox_row_and_the_answer_stands() 
     store.advance(timedelta(minutes=1))
     ((_, written),) = await store.unpublished(older_than=timedelta(seconds=5), limit=10)
     assert [w.type for w in written] == ["run.created", "run.started"]
+
+
+class SlowBus(ListeningBus):
+    """Takes what is published at once, and acknowledges nothing until it is `open`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+
+    async def publish(self, messages: Sequence[Message]) -> None:
+        await super().publish(messages)
+        await self.open.wait()
+
+
+async def test_an_answer_waits_for_no_acknowledgement_of_the_bus() -> None:
+    """What was decided has left before the answer, and its outbox row stays until it is acknowledged."""
+    bus, store = SlowBus(), MemoryStore()
+    (result,) = await owner(store, bus).handle([item(uuid4(), "start")])
+    assert isinstance(result, Done)
+    assert [m.subject for m in bus.published] == ["history.run.created"]
+    assert await store.unpublished(older_than=timedelta(0), limit=10)
+    bus.open.set()
+
+    async def forgotten() -> bool:
+        return not await store.unpublished(older_than=timedelta(0), limit=10)
+
+    await eventually(forgotten)
+
+
+async def test_a_bus_that_is_slow_holds_up_whoever_writes_on() -> None:
+    bus, store = SlowBus(), MemoryStore()
+    shell = owner(store, bus)
+    for _ in range(TELLING_MAX):
+        await shell.handle([item(uuid4(), "start")])
+    one_more = asyncio.create_task(shell.handle([item(uuid4(), "start")]))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not one_more.done()
+    bus.open.set()
+    (result,) = await one_more
+    assert isinstance(result, Done)
+    assert len(bus.published) == TELLING_MAX + 1
 
 
 async def test_a_stream_keeps_the_trace_that_it_began_with(store: EventStore) -> None:
