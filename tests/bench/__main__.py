@@ -10,7 +10,7 @@ from rich.console import Console
 
 from libs.telemetry import logs
 from tests.bench import report
-from tests.bench.meter import Meter, disk_probe
+from tests.bench.meter import Meter, disk_probe, python_probe
 from tests.bench.product import product
 from tests.bench.scenarios import QUICK, Scenario, Sizes, scenarios, warm_up
 
@@ -29,10 +29,12 @@ def main() -> None:
     console = Console(highlight=False, width=150)
     disk_ms = disk_probe()
     console.print(f"a write with fdatasync takes {disk_ms} ms here", style="dim")
+    python_ms = python_probe()
+    console.print(f"the same piece of Python takes {python_ms} ms here", style="dim")
     records = asyncio.run(take(wanted, console))
     report.show(console, records)
     if options.out is not None:
-        report.write(options.out, records, disk_ms=disk_ms)
+        report.write(options.out, records, disk_ms=disk_ms, python_ms=python_ms)
 
 
 async def take(wanted: Sequence[Scenario], console: Console) -> list[report.Record]:

@@ -45,7 +45,7 @@ class Record:
         }
 
 
-def write(path: Path, records: Sequence[Record], *, disk_ms: float) -> None:
+def write(path: Path, records: Sequence[Record], *, disk_ms: float, python_ms: float) -> None:
     """Write all records with what they were taken on."""
     machine = {
         "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -53,6 +53,7 @@ def write(path: Path, records: Sequence[Record], *, disk_ms: float) -> None:
         "python": platform.python_version(),
         "kernel": platform.release(),
         "fdatasync_ms": disk_ms,
+        "python_probe_ms": python_ms,
     }
     path.write_text(json.dumps({"machine": machine, "records": [r.as_json() for r in records]}, indent=2) + "\n")
 
