@@ -104,6 +104,14 @@ class Fleet:
         _signal(slot, signal.SIGKILL)
         return True
 
+    async def replace(self, slot: Slot) -> None:
+        """Stop a process as a deploy does, and return when the next one in its place is up."""
+        before = slot.process
+        _signal(slot, signal.SIGTERM)
+        async with asyncio.timeout(UP_SECONDS_MAX):
+            while slot.process is before or not slot.up:  # noqa: ASYNC110 - the other side is a process
+                await asyncio.sleep(_LOOK_SECONDS)
+
     def doom(self, slot: Slot, faultpoint: str) -> None:
         """Start the process anew, to die at a fault point. The end of the one that is there is a kill too."""
         slot.doom_next = faultpoint

@@ -47,6 +47,9 @@ class People:
     """Runs that were accepted → the story or key that they are for."""
 
     refused: list[str] = field(default_factory=list)
+    again: int = 0
+    """How often somebody had to send the very same once more."""
+
     _http: httpx.AsyncClient | None = None
     _answering: set[UUID] = field(default_factory=set)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -77,6 +80,7 @@ class People:
                     response = None
                 if response is not None and response.status_code != 503:
                     return response
+                self.again += 1
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def deliver(self, key: str) -> UUID:

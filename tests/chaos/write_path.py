@@ -103,10 +103,10 @@ async def _write(people: People, reaper: _Reaper, name: str) -> None:
     number = 0
     while not reaper.done:
         number += 1
-        await _approve(people, f"{name}-{number}")
+        await approve(people, f"{name}-{number}")
 
 
-async def _approve(people: People, key: str) -> None:
+async def approve(people: People, key: str) -> None:
     """Start a run, approve its write, and give it a while."""
     response = await people.send(
         "POST",
@@ -124,4 +124,4 @@ async def _approve(people: People, key: str) -> None:
     await people.send("GET", f"{PREFIX}/runs/{run_id}", by="lena@example.com", params={"wait": SETTLING_SECONDS})
 
 
-__all__ = ["WRITING", "write_path"]
+__all__ = ["WRITING", "approve", "write_path"]
