@@ -249,7 +249,7 @@ class Owner(Generic[S, C]):
 
     def _told(self, task: "asyncio.Task[None]") -> None:
         self._telling.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
             _log.error("facts were not published, the sweep will try", category=self._category.name, exc_info=error)
 
     async def _keep(self, stream_ids: Iterable[UUID]) -> None:
