@@ -38,8 +38,19 @@ class Trigger(Frozen):
     slot: str | None = None
 
 
+class Remark(Frozen):
+    """What one person said, under the key of that person."""
+
+    comment: Annotated[str, Personal("by_id")]
+    by: Annotated[str, Personal("by_id")]
+    by_id: UUID | None
+
+
 class Feedback(Frozen):
-    """Why a step runs again, as its next prompt tells it. `by_id` is the person whose words they are, where one's."""
+    """Why a step runs again, as its next prompt tells it. `by_id` is the person whose words they are, where one's.
+
+    `others` are the remarks of those who asked for the same before that person did.
+    """
 
     source_step: str
     kind: Literal["request_changes", "gate", "timeout"]
@@ -49,6 +60,7 @@ class Feedback(Frozen):
     previous: BlobRef | None = None
     revised: BlobRef | None = None
     review: BlobRef | None = None
+    others: tuple[Remark, ...] = ()
 
 
 @event("run.created")

@@ -25,6 +25,9 @@ _NEEDS_ROOM: Final = "insert into"
 _WRITES: Final = re.compile(r"\b(insert into|update|delete from)\b")
 """What a server that only reads refuses, and says by carrying it out that it writes again."""
 
+_SEALING: Final = "sealing."
+"""How codes begin that say that a key is missing, not the database."""
+
 
 class Adapter:
     """A part of the adapter: one pool, one mapper. `service` is whose it is, for the log.
@@ -45,6 +48,9 @@ class Adapter:
         self._read_only = Outage(
             away="PostgreSQL only reads, trying again", back="PostgreSQL writes again", service=service
         )
+        self._unopened = Outage(
+            away="the keys of persons do not open, trying again", back="the keys of persons open", service=service
+        )
 
     @property
     def mapper(self) -> Mapper:
@@ -60,6 +66,8 @@ class Adapter:
         with self._watched(sql):
             rows = await fetch(self._pool, sql, *arguments)
             await self._mapper.people.recall(rows)
+        if self._unopened.lasting:
+            self._unopened.back()
         return rows
 
     async def _fetch(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
@@ -84,6 +92,8 @@ class Adapter:
                 self._full.away(code=error.code, reason=error.message)
             elif error.code == READ_ONLY:
                 self._read_only.away(code=error.code, reason=error.message)
+            elif error.code.startswith(_SEALING):
+                self._unopened.away(code=error.code, reason=error.message)
             elif error.code != CONTENDED:
                 self._outage.away(code=error.code, reason=error.message)
             raise

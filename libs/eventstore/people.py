@@ -176,8 +176,6 @@ class PostgresPeople:
         for row in rows:
             key = self._opened(row["subject"], row["sealed"])
             self.ring.learn(row["subject"].hex, key)
-            if key is not None and self._sealing is not None and not self._sealing.current(row["sealed"]):
-                await self._seal_anew(row["subject"], row["sealed"], key, asked)
 
     async def _look(self, asked: Any) -> None:
         """Learn which keys were destroyed, when that was not asked for a while."""

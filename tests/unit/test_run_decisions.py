@@ -57,8 +57,15 @@ def test_whoever_redoes_hears_everybody_who_asked_for_changes() -> None:
         decision.Ballot(uuid4(), "request_changes", by, None, f"{by.name} says so", its.now) for by in (ana, ben)
     )
     its._child("ok", status="answered", outcome="request_changes", by=ben, comment="ben says so", ballots=ballots)
-    assert "ana: ana says so" in its.advance().prompt("draft")
-    assert "ben: ben says so" in its.prompt("draft")
+    told = its.advance().prompt("draft")
+    assert "ana says so" in told
+    assert "ben says so" in told
+    feedback = its.state.step("draft").feedback
+    assert feedback is not None
+    assert (feedback.by, [(remark.by, remark.comment) for remark in feedback.others]) == (
+        "ben",
+        [("ana", "ana says so")],
+    ), "each remark under its own person, so that one can be erased and the others stay"
 
 
 def bars(world: World, step: str) -> set[tuple[str, UUID | None]]:

@@ -84,18 +84,21 @@ def _redo(walk: Walk, step: DecisionStep, key: str, child: State) -> None:
     feedback = e.Feedback(
         source_step=key,
         kind="request_changes",
-        comment=_comments(child),
+        comment=child.comment,
         by=child.by.name if child.by else None,
         by_id=child.by.person if child.by else None,
         previous=walk.state.step(target).output,
         revised=child.revised,
+        others=_remarks(child),
     )
     loop(walk, from_step=key, to_step=target, reason="request_changes", feedback=feedback)
 
 
-def _comments(child: State) -> str | None:
-    """What was said to it: of a quorum by everybody who asked for changes."""
-    asking = [ballot for ballot in child.ballots if ballot.outcome == "request_changes" and ballot.comment]
-    if len(asking) < 2:
-        return asking[0].comment if asking else child.comment
-    return "\n".join(f"{ballot.by.name}: {ballot.comment}" for ballot in asking)
+def _remarks(child: State) -> tuple[e.Remark, ...]:
+    """What others than its last voter said who asked for changes."""
+    last = child.by.id if child.by else None
+    return tuple(
+        e.Remark(comment=ballot.comment, by=ballot.by.name, by_id=ballot.by.person)
+        for ballot in child.ballots
+        if ballot.outcome == "request_changes" and ballot.comment and ballot.by.id != last
+    )

@@ -89,6 +89,8 @@ def _feedback(walk: Walk, feedback: Feedback) -> str:
     told: dict[str, JsonValue] = {}
     if feedback.comment:
         told["comment"] = feedback.comment
+    if feedback.others:
+        told["other_comments"] = [{"by": remark.by, "comment": remark.comment} for remark in feedback.others]
     if feedback.review:
         told["review"] = walk.artefact(feedback.review)
     if feedback.revised:
