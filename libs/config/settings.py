@@ -78,7 +78,7 @@ class Settings(BaseSettings):
     )
     effect_calls_per_server: int = Field(default=8, ge=1, description="of them, to one MCP server")
     effect_start_seconds: float = Field(
-        default=5.0, gt=0, description="a call that began later after its pending fact is not made"
+        default=5.0, gt=0, le=60, description="a call that began later after its pending fact is not made"
     )
     effect_margin_seconds: float = Field(
         default=10.0,

@@ -14,6 +14,8 @@ from libs.telemetry.logs import get_logger
 IN_A_ROW_MAX: Final = 20
 """Seals made one after the other, when more was written than one of them takes."""
 
+_NO_KEY: Final = "no_key"
+
 _log = get_logger("scheduler.seals")
 
 
@@ -34,7 +36,9 @@ class Seals:
         try:
             key = signing_key(self._secrets)
             if key is None:
-                self._say("no_key", "no seals are made, there is no key to sign them with", ref=KEY_REF)
+                if self._said != _NO_KEY:
+                    _log.warning("no seals are made, there is no key to sign them with", ref=KEY_REF)
+                self._said = _NO_KEY
                 return
             for _ in range(IN_A_ROW_MAX):
                 seal = await self._sealer.seal(key)
@@ -47,12 +51,6 @@ class Seals:
             self._complain(error)
             return
         self._said = ""
-
-    def _say(self, what: str, message: str, **fields: str) -> None:
-        """Log once, until it is something else."""
-        if self._said != what:
-            _log.warning(message, **fields)
-        self._said = what
 
     def _complain(self, error: MinutebookError) -> None:
         if self._said != error.code:

@@ -48,6 +48,9 @@ async def test_a_decision_shows_the_artefact_and_takes_one_answer(api: World) ->
         "run_id": str(run_id),
         "outcome": "approve",
         "revised": True,
+        "state": "answered",
+        "approvals": 1,
+        "needed": 1,
     }
     again = await api.call("POST", f"/decisions/{decision_id}/reject", by="priya")
     assert again.status_code == 409

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from libs.sealing import new_key
 from services.host.roster import ORDER
 from tests.support.compose import ROOT, SET, services
 from tests.support.host import Served
@@ -64,6 +65,7 @@ def test_its_commands_run(database: str, bus: str, tmp_path: Path) -> None:
             "MINUTEBOOK_SECRETS_DIR": str(tmp_path),
         }
 
+    (tmp_path / "sealing_key").write_text(new_key())
     for once in ("migrate", "provision"):
         ended = command(*services()[once]["command"], cwd=tmp_path, **environment(once))
         assert ended.returncode == 0, ended.stderr

@@ -160,15 +160,16 @@ async def test_figures_stay_right_while_many_write(record: Record) -> None:
     await shows(gauges, figures, {"running": 200 - 36, "cancelled": 36})
 
 
-async def test_a_new_era_is_counted_anew(record: Record, owner_pool: asyncpg.Pool) -> None:
+async def test_a_new_era_is_counted_anew(record: Record, database: Database, owner_pool: asyncpg.Pool) -> None:
     gauges, figures = leading(record)
     await plant(record, uuid4())
     await shows(gauges, figures, {"running": 1})
     await owner_pool.execute("insert into eras(era, reason) values (2, 'restored')")
-    await plant(record, uuid4())
-    await shows(gauges, figures, {"running": 2})
-    await plant(record, uuid4())
-    await shows(gauges, figures, {"running": 3})
+    async with open_record(database) as restarted:
+        await plant(restarted, uuid4())
+        await shows(gauges, figures, {"running": 2})
+        await plant(restarted, uuid4())
+        await shows(gauges, figures, {"running": 3})
 
 
 async def test_only_who_leads_shows_figures(record: Record) -> None:
