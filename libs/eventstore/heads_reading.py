@@ -59,6 +59,20 @@ class PostgresHeads(Adapter):
         )
         return [_head(row) for row in rows]
 
+    async def forks_of(self, run_ids: Collection[UUID], *, states: Collection[str]) -> Sequence[UUID]:
+        rows = await self._fetch(
+            """
+            with recursive forks(stream_id) as (
+              select h.stream_id from run_heads h where h.parent = any($1::uuid[])
+              union
+              select h.stream_id from run_heads h join forks f on h.parent = f.stream_id)
+            select stream_id from forks join run_heads h using (stream_id)
+             where h.state = any($2::text[]) order by stream_id""",
+            list(run_ids),
+            sorted(states),
+        )
+        return [row["stream_id"] for row in rows]
+
     async def identities(self, tenant_group: UUID, kind: str, *, name: str | None = None) -> Sequence[UUID]:
         rows = await self._fetch(
             """

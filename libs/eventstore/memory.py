@@ -467,6 +467,14 @@ class MemoryStore:
             if head.columns["run_id"] in run_ids and head.state in states
         ]
 
+    async def forks_of(self, run_ids: Collection[UUID], *, states: Collection[str]) -> Sequence[UUID]:
+        runs = self.rows["run"]
+        found: set[UUID] = set()
+        begun = frozenset(run_ids)
+        while begun := frozenset(i for i, head in runs.items() if head.columns["parent"] in begun) - found:
+            found |= begun
+        return sorted(i for i in found if runs[i].state in states)
+
     async def identities(self, tenant_group: UUID, kind: str, *, name: str | None = None) -> Sequence[UUID]:
         return [
             stream_id

@@ -450,6 +450,10 @@ class Heads(Protocol):
         """The attempts, decisions, effects or waits of these runs that are in one of the states."""
         ...
 
+    async def forks_of(self, run_ids: Collection[UUID], *, states: Collection[str]) -> Sequence[UUID]:
+        """The runs in one of the states that came of these, or of what came of them in any state."""
+        ...
+
     async def identities(self, tenant_group: UUID, kind: str, *, name: str | None = None) -> Sequence[UUID]:
         """The identities of a kind that a tenant group has and that were not ended; of one name where it is given."""
         ...

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Literal
 from uuid import UUID
 
 from contracts.base import Actor, JsonObject, JsonValue
 from contracts.errors import MinutebookError, Rejected, Unavailable
 from contracts.events.definition import ProbeDeclaration, ToolDeclaration
-from libs.domain.effect import CALL_TIMEOUT_MAX, Command, Look, State
+from libs.domain.effect import CALL_TIMEOUT_MAX, Command, Look, State, is_over
 from libs.eventstore.port import Load, Store
 from libs.faultpoints import faultpoint
 from libs.language.interpolation import fill
@@ -90,12 +90,17 @@ class Probes:
     async def due(self, load: Load, effect_ids: list[UUID]) -> dict[UUID, MinutebookError]:
         """Look for effects in doubt whose time has come; those that nobody can look for wait for an operator."""
         failures: dict[UUID, MinutebookError] = {}
-        moves = []
+        moves: list[tuple[UUID, int, datetime | None]] = []
         for effect_id in effect_ids:
             stream = load.streams[effect_id]
             assert stream.tenant_group is not None
+            effect = fold(stream)
+            if not is_over(effect, load.now):
+                # Woken early, as by a lost bus: what is not there yet may still be written.
+                moves.append((effect_id, stream.version, effect.over_at))
+                continue
             try:
-                question = await self.question(stream.tenant_group, effect_id, fold(stream))
+                question = await self.question(stream.tenant_group, effect_id, effect)
             except Unavailable as error:
                 failures[effect_id] = error
                 continue

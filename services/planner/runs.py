@@ -26,7 +26,7 @@ from contracts.events.run import RunStepFailed, RunStepRetrying, RunStepSucceede
 from contracts.replies import Reply, RunChanged, RunsStarted
 from libs.domain import run
 from libs.domain.categories import CATEGORIES
-from libs.eventstore.port import EventStore, Load, nothing_of
+from libs.eventstore.port import Load, Store, nothing_of
 from libs.ids import mint
 from libs.owner import Done, Item, Owner, Publisher
 from libs.process import actor
@@ -46,6 +46,9 @@ _PLANNED: Final = (run.Advance, run.Resume, run.RetryStep, run.Complete)
 _PLANNED_AT_BIRTH: Final = frozenset({"run.created"})
 """No news to anybody: a run that begins here is planned in the statement that makes it."""
 
+_KNOWN_OF_WRITES: Final = frozenset({"effect.succeeded", "effect.failed", "effect.settled"})
+"""What ends a doubt: a late answer, or a verdict."""
+
 DETAIL_CHARS_MAX: Final = 400
 ERRORS_SHOWN_MAX: Final = 3
 
@@ -53,9 +56,8 @@ ERRORS_SHOWN_MAX: Final = 3
 class Runs:
     """The owner of `run`. A run that has `stream_events_max` facts is suspended in place of its next plan."""
 
-    def __init__(
-        self, store: EventStore, publisher: Publisher, *, stream_events_max: int = run.STREAM_EVENTS_MAX
-    ) -> None:
+    def __init__(self, store: Store, publisher: Publisher, *, stream_events_max: int = run.STREAM_EVENTS_MAX) -> None:
+        self._store = store
         self._stream_events_max = stream_events_max
         self._admissions = Admissions(store)
         self._evidence = EvidenceReader(store, self._admissions)
@@ -126,7 +128,14 @@ class Runs:
             failures = await self.plan(runs) if runs else {}
             # Which of a key's runs failed does not matter: its facts are told again, and the others say nothing new.
             return {fact.stream_id: error for error in failures.values() for fact in facts}
-        return await self.plan({fact.correlation: fact.traceparent for fact in facts})
+        runs = {fact.correlation: fact.traceparent for fact in facts}
+        failures = dict(await self.plan(runs))
+        if type_ in _KNOWN_OF_WRITES:
+            # A fork that took over a doubt with its parent's write stands for it, and nobody else tells it.
+            forks = await self._store.forks_of(runs, states={"suspended"})
+            for error in (await self.plan(dict.fromkeys(forks))).values():
+                failures |= {fact.correlation: error for fact in facts}
+        return failures
 
     async def on_wake(self, _category: str, stream_ids: Sequence[UUID]) -> Mapping[UUID, MinutebookError]:
         """The clock says that these runs are due."""

@@ -1,5 +1,6 @@
 """Reads of head rows, on both adapters."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from contracts.base import Actor, BlobRef, Event, JsonObject
 from contracts.events.attempt import AttemptQueued
 from contracts.events.definition import DefinitionSynced, EventTrigger
 from contracts.events.inbound import InboundReceived
-from contracts.events.run import RunCreated, Trigger, UserRef
+from contracts.events.run import RunCreated, RunStarted, RunSuspended, Trigger, UserRef
 from contracts.events.wait import WaitClosed, WaitMatched, WaitOpened
 from libs.domain.categories import CATEGORIES
 from libs.domain.core import Birth, Decided
@@ -26,9 +27,9 @@ BLOB = BlobRef(digest="1" * 64, bytes=2)
 
 
 async def write(
-    store: Store, category: str, stream_id: UUID, event: Event, *births: Birth, group: UUID = GROUP
+    store: Store, category: str, stream_id: UUID, *events: Event, births: Sequence[Birth] = (), group: UUID = GROUP
 ) -> None:
-    decided = Decided(events=(event,), births=births)
+    decided = Decided(events=events, births=tuple(births))
     owner: Owner[Any, str] = Owner(
         CATEGORIES[category],
         lambda _command, _state, _now: decided,
@@ -41,7 +42,7 @@ async def write(
     assert getattr(result, "changed", False), result
 
 
-async def a_run(store: Store, attempts: int) -> tuple[UUID, list[UUID]]:
+async def a_run(store: Store, attempts: int, *events: Event, parent: UUID | None = None) -> tuple[UUID, list[UUID]]:
     run_id = uuid4()
     attempt_ids = [ids.attempt(run_id, "a", 1, n) for n in range(1, attempts + 1)]
     births = [
@@ -63,8 +64,9 @@ async def a_run(store: Store, attempts: int) -> tuple[UUID, list[UUID]]:
         context={},
         initiated_by=UserRef(id=uuid4(), email="dana@example.com"),
         trigger=Trigger(kind="manual"),
+        parent=parent,
     )
-    await write(store, "run", run_id, created, *births)
+    await write(store, "run", run_id, created, *events, births=births)
     return run_id, attempt_ids
 
 
@@ -78,6 +80,17 @@ async def test_heads_by_id_and_by_run(world: World) -> None:
     of_run = await world.store.heads_of_runs("attempt", [run_id], states={"queued", "running"})
     assert [head.stream_id for head in of_run] == sorted(attempts)
     assert not await world.store.heads_of_runs("attempt", [run_id], states={"running"})
+
+
+async def test_what_came_of_a_run_is_found_through_whatever_state(world: World) -> None:
+    root, _ = await a_run(world.store, 0)
+    child, _ = await a_run(world.store, 0, parent=root)
+    suspended = RunSuspended(at=AT, reason="in doubt")
+    grandchild, _ = await a_run(world.store, 0, RunStarted(at=AT), suspended, parent=child)
+    await a_run(world.store, 0, RunStarted(at=AT), suspended)
+
+    assert await world.store.forks_of({root}, states={"suspended"}) == [grandchild]
+    assert await world.store.forks_of({grandchild}, states={"suspended"}) == []
 
 
 async def test_a_lease_has_ended_by_the_databases_clock(world: World) -> None:

@@ -126,6 +126,23 @@ async def test_absence_that_two_looks_find_has_the_call_made_once_more(world: Wo
     assert types[3:] == ["effect.probed", "effect.settled", "effect.pending", "effect.succeeded"]
 
 
+async def test_an_early_wake_asks_no_target_while_the_call_may_be_under_way(world: World) -> None:
+    await declare_server(world, absent="not_landed")
+    _, bus = await world.service()
+    effect_id = await in_doubt(world, bus, acted=False)
+    over_at = (await world.record.state(effect.CATEGORY, effect_id)).over_at
+    assert over_at is not None
+
+    await world.record.store.wake_open("effect", {"in_doubt"}, limit=10)
+    await bus.wake("effects", "effect", effect_id)
+
+    async def put_off() -> bool:
+        return await world.record.store.due("effect", limit=10) == []
+
+    await eventually(put_off)
+    assert "effect.probed" not in await world.record.types("effect", effect_id)
+
+
 async def test_a_target_that_shows_nothing_is_asked_five_times_and_then_costs_no_wake(world: World) -> None:
     await declare_server(world)
     _, bus = await world.service()

@@ -15,6 +15,7 @@ from libs.eventstore.memory import Head, MemoryStore
 from libs.eventstore.port import Recorded
 from tests.simulation import tables
 from tests.simulation.awaited import Awaited
+from tests.simulation.catalogue import LINKED
 from tests.simulation.places import Places
 from tests.simulation.violation import Violation
 
@@ -49,6 +50,12 @@ class _Stream:
     pending_at_seconds: float = 0.0
     calls: int = 0
     writes: int = 0
+    under_way: int = 0
+    over_at: datetime | None = None
+    of: UUID | None = None
+    tool: str = ""
+    doubted: str | None = None
+    writing: dict[str, UUID] = field(default_factory=dict)
     key: str = ""
     definition_id: str = ""
 
@@ -115,6 +122,11 @@ class Auditor:
     def _judge_run(self, run: _Stream, recorded: Recorded, _before: str) -> None:
         event: Any = recorded.event
         self._places.judge_run(recorded)
+        if recorded.type in {"run.suspended", "run.resumed", "run.cancelled"}:
+            by_doubt = recorded.type == "run.suspended" and event.by is None and event.failure_class is None
+            run.doubted = event.step if by_doubt else None
+        if recorded.type == "run.step_writing":
+            run.writing[event.step] = event.effect_id
         if recorded.type == "run.created":
             run.definition_id, run.key = event.definition_id, str(event.context.get("key", ""))
         match recorded.type:
@@ -224,14 +236,19 @@ class Auditor:
         event: Any = recorded.event
         match recorded.type:
             case "effect.declared":
-                effect.run_id, effect.key = event.run_id, event.key
+                effect.run_id, effect.key, effect.of, effect.tool = event.run_id, event.key, event.of, event.tool
+                if event.of is not None:
+                    self._judge_back_link(effect, event.of)
+                    return
                 before_fork = self.streams[event.run_id].inherited.get(event.key)
                 if before_fork is not None and self.streams[before_fork].state not in tables.EFFECT_NOT_DONE:
                     raise Violation(f"a fork does again what was done before it, or may have been: {event.key}")
                 self._effects[f"{event.run_id}:{event.key}"] = recorded.stream_id
             case "effect.pending":
-                self._must_be_active(effect, "a call was announced")
+                if effect.of is None:
+                    self._must_be_active(effect, "a call was announced")
                 effect.claim, effect.pending_at_seconds = event.claim, self._seconds()
+                effect.over_at = event.over_at
                 effect.pending += 1
             case "effect.failed":
                 if effect.writes:
@@ -241,6 +258,23 @@ class Auditor:
                     raise Violation(f"a report of another call was taken: {effect.key}")
                 if effect.writes != 1:
                     raise Violation(f"an effect is recorded as done that was written {effect.writes} times")
+            case "effect.settled":
+                self._judge_verdict(effect, event.verdict)
+
+    @staticmethod
+    def _judge_verdict(effect: _Stream, verdict: str) -> None:
+        """Everybody who settles says what the target shows; so what they said is true, unless it came too early."""
+        if effect.under_way:
+            raise Violation(f"an effect was settled as {verdict} while its call was under way: {effect.key}")
+        if effect.writes != (verdict == "landed"):
+            raise Violation(f"an effect that was written {effect.writes} times was settled as {verdict}: {effect.key}")
+
+    def _judge_back_link(self, effect: _Stream, of: UUID) -> None:
+        write = self.streams[of]
+        if write.state != "succeeded":
+            raise Violation(f"a link leads back from a write that is {write.state}: {write.key}")
+        effect.key = f"{effect.key}:back_link"
+        self._effects[f"{effect.run_id}:{effect.key}"] = next(i for i, each in self.streams.items() if each is effect)
 
     def _must_be_active(self, stream: _Stream, what: str) -> None:
         run = self.streams[stream.run_id] if stream.run_id else None
@@ -307,6 +341,20 @@ class Auditor:
             raise Violation(f"a caller was refused ({code}) what it had done: command {command_id}")
         self._refused[command_id] = code
 
+    def settled(self, effect_id: UUID, command_id: UUID, verdict: str) -> None:
+        """An operator was told that this verdict counts."""
+        self.look()
+        facts = (recorded.event for recorded in self._store.history if recorded.stream_id == effect_id)
+        verdicts = {getattr(event, "command_id", None): getattr(event, "verdict", None) for event in facts}
+        if verdicts.get(command_id) != verdict:
+            raise Violation(f"a verdict that was taken is not in the history: {effect_id}")
+
+    def calls_may_be_under_way(self) -> bool:
+        """Whether the target may be about to be called, or be at work."""
+        effects = [stream for stream in self.streams.values() if stream.category == "effect"]
+        open_ = any(effect.under_way or effect.state in {"declared", "pending"} for effect in effects)
+        return open_ or any(e.over_at is not None and e.over_at > self._store.clock for e in effects)
+
     def accepted(self, external_id: str, definition_id: str | None) -> None:
         """A source was told that its event was taken; it starts this workflow, or none."""
         self._accepted[external_id] = definition_id
@@ -335,6 +383,7 @@ class Auditor:
             raise Violation(f"a call was made that was never declared: {key}")
         effect = self.streams[effect_id]
         effect.calls += 1
+        effect.under_way += 1
         if effect.calls > effect.pending:
             raise Violation(f"a call was made that was not announced: {key}")
         if effect.state not in {"pending", "in_doubt"}:
@@ -344,10 +393,15 @@ class Auditor:
             raise Violation(f"a call was made {late:.1f} s after it was announced: {key}")
         return effect_id
 
-    def written(self, effect_id: UUID) -> None:
-        """The target did what it was asked."""
+    def over(self, effect_id: UUID, *, written: bool) -> None:
+        """The target has done what it was asked, or will not do it any more."""
         effect = self.streams[effect_id]
+        effect.under_way -= 1
+        if not written:
+            return
         effect.writes += 1
+        if effect.state not in {"pending", "in_doubt"}:
+            raise Violation(f"the target wrote what is recorded as {effect.state}: {effect.key}")
         if effect.writes > 1:
             raise Violation(f"done twice in the outside world: {effect.key}")
 
@@ -374,9 +428,12 @@ class Auditor:
                     found.append(f"attempt {stream_id} is running, its run {run_state}")
                 case "attempt", "queued" if run_state in tables.RUN_ACTIVE:
                     found.append(f"attempt {stream_id} is queued, its run {run_state}")
-                case "effect", "pending":
-                    found.append(f"effect {stream_id} is pending, its run {run_state}")
-                case "effect", "declared" if run_state in tables.RUN_ACTIVE | {"cancelled", "completed"}:
+                case "run", "suspended" if stream.doubted is not None:
+                    doubt = self.streams[stream.writing[stream.doubted]].state
+                    found.append(f"run {stream_id} is suspended for a doubt, its write is {doubt}")
+                case "effect", "pending" | "in_doubt":
+                    found.append(f"effect {stream_id} is {stream.state}, its run {run_state}")
+                case "effect", "declared" if stream.of or run_state in tables.RUN_ACTIVE | {"cancelled", "completed"}:
                     found.append(f"effect {stream_id} is declared, its run {run_state}")
                 case "decision", "open" if run_state in tables.RUN_OVER:
                     found.append(f"decision {stream_id} is open, its run {run_state}")
@@ -423,11 +480,12 @@ class Auditor:
             state, columns = fold(facts[0].category, tuple(facts))
             if (head.state, dict(head.columns)) != (state, dict(columns)):
                 raise Violation(f"the head row of {facts[0].category} {stream_id} is not what its facts add up to")
-        for effect in self.streams.values():
+        linked = {stream.of for stream in self.streams.values() if stream.of is not None}
+        for effect_id, effect in self.streams.items():
             if effect.category == "effect" and effect.writes != (effect.state == "succeeded"):
-                if effect.state == "in_doubt" and effect.writes <= 1:
-                    continue
                 raise Violation(f"effect {effect.key} is {effect.state} and was written {effect.writes} times")
+            if effect.state == "succeeded" and effect.tool in LINKED and effect_id not in linked:
+                raise Violation(f"a write stands without its back-link: {effect.key}")
 
 
 _JUDGES: Final[Mapping[str, Callable[[Auditor, _Stream, Recorded, str], None]]] = {

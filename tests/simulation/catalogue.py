@@ -25,8 +25,8 @@ _NOTE: Final = """
         - { key: review, kind: decision, role: lead, artifact: plan }
         - key: file
           kind: write
-          system: github
-          tool: create_pull_request
+          system: target
+          tool: file
           requires_decision: review
           args_from: plan.output.request
           effect_key: "note:{{context.key}}"
@@ -48,8 +48,8 @@ _FAN: Final = """
         - { key: approval, kind: decision, role: lead, artifact: build, on: { request_changes: build } }
         - key: file
           kind: write
-          system: github
-          tool: create_pull_request
+          system: target
+          tool: post
           requires_decision: approval
           args: { title: "{{context.key}}" }
           effect_key: "fan:{{context.key}}"
@@ -80,8 +80,8 @@ _TWICE: Final = """
         - { key: go, kind: decision, role: lead, artifact: plan }
         - key: file
           kind: write
-          system: github
-          tool: create_pull_request
+          system: target
+          tool: file
           requires_decision: go
           args: { title: "{{context.key}}" }
           effect_key: "twice:{{context.key}}"
@@ -89,8 +89,8 @@ _TWICE: Final = """
       steps:
         - key: file_again
           kind: write
-          system: github
-          tool: create_pull_request
+          system: target
+          tool: file
           requires_decision: go
           args: { title: "{{context.key}}" }
           effect_key: "twice:{{context.key}}"
@@ -181,8 +181,8 @@ _WIDE: Final = """
         - { key: go, kind: decision, role: lead, artifact: plan }
         - key: file
           kind: write
-          system: github
-          tool: create_pull_request
+          system: target
+          tool: file
           for_each: { items: context.parts, max_parallel: 2 }
           requires_decision: go
           args: { title: "{{item}}" }
@@ -202,13 +202,53 @@ _COUNCIL: Final = """
             approval_valid_for: 60s, timeout: 20m, on: { timeout: plan } }
         - key: file
           kind: write
-          system: github
-          tool: create_pull_request
+          system: target
+          tool: note
           requires_decision: go
           args: { title: "{{context.key}}" }
           effect_key: "council:{{context.key}}"
   on_failure: { default: escalate, connector_unavailable: retry_backoff, timeout: escalate }
 """
+
+_TARGET: Final = """
+server:
+  id: target
+  name: A target that can be asked
+  transport: streamable_http
+  url_ref: github_mcp_url
+  token_ref: github_mcp_token
+  tools:
+    file:
+      reference: url
+      timeout: 20s
+      probe:
+        tool: find
+        args: { run: "{{run_id}}" }
+        items: records
+        match: { key: "{{key}}", run: "{{run_id}}" }
+        reference: url
+        absent: not_landed
+      back_link: { tool: link, args: { url: "{{reference}}", body: "{{run_url}}" } }
+    post:
+      reference: url
+      timeout: 20s
+      probe:
+        tool: find_late
+        args: { run: "{{run_id}}" }
+        items: records
+        match: { key: "{{key}}", run: "{{run_id}}" }
+        reference: url
+      back_link: { tool: link, args: { url: "{{reference}}", body: "{{run_url}}" } }
+    note:
+      reference: url
+      timeout: 20s
+    link: { timeout: 20s }
+    find: { timeout: 20s }
+    find_late: { timeout: 20s }
+"""
+
+LINKED: Final = frozenset({"file", "post"})
+"""Tools whose writes have a back-link, whoever finds that they stand."""
 
 SMALL: Final[Mapping[str, str]] = {
     "note": _NOTE,
@@ -239,6 +279,7 @@ def files() -> dict[str, str]:
         for path in sorted(_SHIPPED.rglob("*"))
         if path.is_file() and "demo" not in path.parts
     }
+    found["mcp/target.yaml"] = _TARGET
     for id_, rest in SMALL.items():
         found[f"workflows/{id_}/workflow.yaml"] = (
             f"workflow:\n  id: {id_}\n  name: {id_}\n  context: {{ required: [key] }}" + _TRIGGERS % id_ + rest

@@ -16,13 +16,18 @@ NEMESES: Final = (
     "delete_durable",
     "database_away",
     "bus_away",
+    "early_wakes",
 )
 """Faults that come from outside, one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Chances per call or message, and the nemeses of this seed. `quiet` is the end of all of it."""
+    """Chances per call or message, and the nemeses of this seed. `QUIET` is the end of all of it.
+
+    `settled` says that doubts are settled while things break. Then the clock does not jump within a call, which is
+    what verdicts rest on; in other seeds it does, and doubts are settled in the calm.
+    """
 
     slow: float = 0.0
     stall: float = 0.0
@@ -35,6 +40,7 @@ class Profile:
     shuffled: float = 0.0
     executor: float = 0.0
     target: float = 0.0
+    settled: bool = False
     nemeses: tuple[str, ...] = ()
     nemesis_seconds: float = 60.0
 
@@ -60,6 +66,7 @@ def draw(random: Random) -> Profile:
         shuffled=chance(1.0),
         executor=chance(0.8),
         target=random.choice((0.0, 0.3, 0.8)),
+        settled=random.random() < 0.6,
         nemeses=tuple(kind for kind in NEMESES if random.random() < 0.5),
         nemesis_seconds=random.choice((4.0, 10.0, 30.0)),
     )

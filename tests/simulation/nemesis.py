@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from contracts.subjects import DURABLES, STREAMS
+from services.scheduler.incarnations import OPEN
 from tests.simulation.faults import QUIET
 from tests.simulation.world import Replica, World
 
@@ -44,6 +45,8 @@ def _strike(world: World, kind: str) -> None:
                 world.stall(process)
         case "drain":
             world.apart(random.choice(world.replicas).drain(), "a drain")
+        case "jump" if world.faults.settled and world.auditor.calls_may_be_under_way():
+            world.note("nemesis", "lets the clock be")
         case "jump":
             world.jump(timedelta(seconds=random.choice((5, 40, 200, 900)) * random.random()))
         case "jump_back":
@@ -58,6 +61,9 @@ def _strike(world: World, kind: str) -> None:
             durable = random.choice(DURABLES)
             if world.broker.exists(durable):
                 world.broker.delete(durable)
+        case "early_wakes":
+            for category, states in OPEN.items():
+                world.apart(world.store.wake_open(category, states, limit=1_000), "wakes that come early")
         case "database_away":
             world.take_database(random.choice((0.5, 5.0, 40.0)) * random.random())
         case "bus_away":

@@ -3,7 +3,10 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
 
 from contracts.base import JsonObject, JsonValue
 from contracts.requests import AttemptRequest
@@ -11,6 +14,13 @@ from libs.mcp import Answered, NotSent, Outcome, RejectedByServer, ToolError, Un
 from services.dev.minimal_instance import minimal_instance
 from services.runner.executors import Failure, Produced, Scope
 from tests.simulation.process import Process
+
+_LOOKS: Final = frozenset({"find", "find_late", "list_pull_requests"})
+_WRITTEN: Final = (0, 1)
+_LATE: Final = (6, 7)
+_SHOWN_LATE_SECONDS: Final = 60.0
+GOES_ON_SECONDS: Final = 9.0
+"""How long after its timeout a call may still be carried out: a little less than the margin of the product."""
 
 _outputs: dict[str, JsonObject] = {}
 
@@ -70,33 +80,55 @@ def _output(request: AttemptRequest, drawn: float) -> JsonObject:
 
 
 class Target:
-    """A server of tools. What it did is told to the auditor at the moment when it is done."""
+    """A server of tools. What it did is told to the auditor at the moment when it is done.
+
+    A call that it has, it may end after its caller has hung up or died, though not later than the margin allows.
+    """
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    async def call(self, _server: Any, *, meta: Mapping[str, JsonValue], timeout: Any, **_call: Any) -> Outcome:
+    async def call(
+        self,
+        _server: Any,
+        *,
+        tool: str,
+        arguments: JsonObject,
+        meta: Mapping[str, JsonValue],
+        timeout: timedelta,
+    ) -> Outcome:
         """One tool call, with the outcomes that the real client tells apart."""
         process, world = self._process, self._process.world
-        world.step(process, "call the target")
+        world.step(process, f"call {tool}")
+        if tool in _LOOKS:
+            return await self._show(tool, arguments)
         key = str(meta["minutebook/idempotency-key"])
         effect_id = world.audit(lambda: world.auditor.called(key))
+        write = _Write(effect_id, key, arguments)
         if not world.hits(world.faults.target):
-            await asyncio.sleep(world.random.random())
-            world.audit(lambda: world.auditor.written(effect_id))
+            written = await self._work(write, world.random.random(), writes=True)
             await process.leave("the target's answer")
-            return Answered({"html_url": "https://target/1"})
-        kind = world.random.randrange(10)
+            return Answered(written)
         world.count("target")
-        await asyncio.sleep(world.random.random() * 5)
-        if kind in (0, 1):
-            world.audit(lambda: world.auditor.written(effect_id))
+        return await self._fail(write, world.random.randrange(10), timeout)
+
+    async def _fail(self, write: "_Write", kind: int, timeout: timedelta) -> Outcome:
+        process, world = self._process, self._process.world
+        takes = world.random.random() * 5
+        if kind in _LATE:
+            # The caller hears nothing, or hangs up, and the target goes on.
+            late = world.random.uniform(0, timeout.total_seconds() + GOES_ON_SECONDS)
+            world.count("target goes on")
+            self._begin(write, late, writes=True)
+            await asyncio.sleep(takes)
+        else:
+            await self._work(write, takes, writes=kind in _WRITTEN)
         await process.leave("the target's answer")
         match kind:
-            case 0 | 2:
+            case 0 | 2 | 6:
                 await asyncio.sleep(timeout.total_seconds())
                 return Unknown("no answer in time")
-            case 1 | 3:
+            case 1 | 3 | 7:
                 return Unknown("the connection was lost")
             case 4:
                 return ToolError("the tool says no")
@@ -104,3 +136,66 @@ class Target:
                 return RejectedByServer(400, "bad request")
             case _:
                 return NotSent("nobody listens")
+
+    async def _work(self, write: "_Write", seconds: float, *, writes: bool) -> JsonObject:
+        return await asyncio.shield(self._begin(write, seconds, writes=writes))
+
+    def _begin(self, write: "_Write", seconds: float, *, writes: bool) -> asyncio.Task[JsonObject]:
+        """The target's own part of a call, which the death of its caller ends or does not."""
+        process, world = self._process, self._process.world
+        goes_on = world.random.random() < 0.5
+
+        async def act() -> JsonObject:
+            await asyncio.sleep(seconds)
+            written = writes and (process.alive or goes_on)
+            record: JsonObject = {}
+            if written:
+                url = f"https://target/{write.key}"
+                run, _, key = write.key.partition(":")
+                record = {"run": run, "key": key, "url": url, "html_url": url, "number": len(world.records)}
+                record["head"] = {"ref": write.arguments.get("head")}
+                record["shown_at"] = world.loop.seconds + world.random.uniform(0, _SHOWN_LATE_SECONDS)
+                world.records.append(record)
+            world.auditor.over(write.effect_id, written=written)
+            return record
+
+        return world.apart(act(), f"the target's work for {process.name}")
+
+    async def _show(self, tool: str, arguments: JsonObject) -> Outcome:
+        """What the target has: all that it wrote, or, by a tool that lags behind, what it wrote a while ago."""
+        process, world = self._process, self._process.world
+        await asyncio.sleep(world.random.random())
+        found: list[JsonValue] = [
+            record
+            for record in world.records
+            if _is_asked_for(record, arguments)
+            and (tool != "find_late" or float(str(record["shown_at"])) <= world.loop.seconds)
+        ]
+        broken = world.random.randrange(4) if world.hits(world.faults.target) else 4
+        await process.leave("what the target shows")
+        world.count(f"looks by {tool}")
+        if not world.shows_records or broken == 0:
+            return NotSent("nobody listens")
+        match broken:
+            case 1:
+                return Unknown("the connection was lost")
+            case 2:
+                return ToolError("the tool says no")
+            case 3:
+                found *= 2
+        return Answered({"result": found} if tool == "list_pull_requests" else {"records": found})
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """What the target is asked to write."""
+
+    effect_id: UUID
+    key: str
+    arguments: JsonObject
+
+
+def _is_asked_for(record: JsonObject, arguments: JsonObject) -> bool:
+    if "run" in arguments:
+        return record["run"] == arguments["run"]
+    return record["head"] == {"ref": arguments.get("head")}

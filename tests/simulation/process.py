@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 _LATE_SECONDS_MAX: Final = 20.0
 
+_WORST_MOMENT: Final = 10
+"""How much likelier than elsewhere a process freezes between the announcement of a call and the call."""
+
 
 OUTAGE: Final = "postgres.unreachable"
 """The code of what fails for want of a server."""
@@ -152,6 +155,8 @@ class SimStore:
         async def effect() -> Any:
             result = await self._inner.append(category, appends)
             await self._forget()
+            if category == "effect" and self._process.world.hits(_WORST_MOMENT * self._process.world.faults.stall):
+                self._process.world.stall(self._process)
             return result
 
         what = f"append {category} x{len(appends)}"

@@ -33,9 +33,9 @@ STEP: Final = _edges("""
     pending -> delayed failed queued skipped succeeded waiting writing
     delayed -> cancelled failed queued skipped succeeded waiting writing
     queued -> cancelled failed queued retrying succeeded
-    waiting -> cancelled failed queued skipped succeeded waiting writing
-    writing -> cancelled failed retrying succeeded writing
-    retrying -> cancelled failed queued writing
+    waiting -> cancelled failed pending queued skipped succeeded waiting writing
+    writing -> cancelled failed pending retrying succeeded writing
+    retrying -> cancelled failed pending queued writing
     succeeded -> pending
     failed -> pending queued succeeded waiting writing
     cancelled -> pending
@@ -122,6 +122,8 @@ _STREAM_AFTER: Final[Mapping[str, str]] = {
     "wait.closed": "closed",
 }
 
+_AFTER_VERDICT: Final = {"landed": "succeeded", "not_landed": "failed", "try_again": "declared"}
+
 STEP_AFTER: Final[Mapping[str, str]] = {
     "run.step_queued": "queued",
     "run.branches_entered": "queued",
@@ -150,4 +152,6 @@ def state_after(type_: str, event: Any) -> str | None:
     """The state of the stream after this fact; None when the fact changes none."""
     if type_ == "run.parked":
         return f"waiting_{event.on}"
+    if type_ == "effect.settled":
+        return _AFTER_VERDICT[event.verdict]
     return _STREAM_AFTER.get(type_)

@@ -7,7 +7,7 @@ is that their promise is watched, not that one of them is needed beside the othe
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from importlib import import_module
 from typing import Any, Final
 from unittest.mock import patch
@@ -18,12 +18,12 @@ from contracts.errors import MinutebookError
 from libs.clock import monotonic
 from libs.domain import admission, attempt, decision, effect, run
 from libs.domain.core import Decided, facts
+from libs.domain.effect import settling
 from libs.eventstore.memory import MemoryStore
 from libs.ids import mint, nonce
 from libs.mcp import Unknown
 from libs.owner import owner
-from services.effects import app as effects_app
-from services.effects import ledger, outcomes
+from services.effects import ledger, outcomes, probes
 from services.effects.handlers import Handlers
 from services.effects.turns import Turn
 from services.ingest.waits import Waits
@@ -162,9 +162,18 @@ GUARDS: Final[Mapping[str, Guard]] = {
     "pending_before_call": Guard("a call is announced before it is made", _called_first),
     "late_calls_not_made": Guard(
         "a process that was frozen makes no old call",
-        lambda: [(effects_app, "_start_within", lambda settings: timedelta(days=1))],
+        lambda: [(ledger, "monotonic", lambda: 0.0)],
     ),
     "doubt_is_doubt": Guard("nothing is done twice outside", _doubt_is_failure),
+    "verdicts_after_calls": Guard(
+        "nobody's verdict comes before a call is over", lambda: [(settling, "is_over", lambda state, now: True)]
+    ),
+    "looks_after_calls": Guard(
+        "what a target does not show yet is not called again", lambda: [(probes, "is_over", lambda state, now: True)]
+    ),
+    "forks_told": Guard(
+        "a run goes on by itself once its doubt is settled", lambda: [(MemoryStore, "forks_of", _no_rows)]
+    ),
     "wakes_moved": Guard("a woken owner moves its wake", lambda: [(MemoryStore, "move_wakes", _nothing)]),
     "watchdog_of_runs": Guard("a lost message costs a minute", _no_watchdog(run.CATEGORY)),
     "watchdog_of_effects": Guard("a lost message costs a minute", _no_watchdog(effect.CATEGORY)),

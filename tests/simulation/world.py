@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any, Final, TypeVar, cast
 
+from contracts.base import JsonObject
 from contracts.subjects import DURABLES
 from libs.bus.memory import MemoryBroker
 from libs.config import Secrets, Settings
@@ -55,7 +56,10 @@ Build = Callable[[Tools, Process], Service | None]
 
 
 class World:
-    """One simulation. `trace` holds (seconds, who, what)."""
+    """One simulation. `trace` holds (seconds, who, what), `records` what was written at the target.
+
+    `shows_records` says whether the target answers who asks for them.
+    """
 
     def __init__(self, loop: VirtualLoop, random: Random, store: MemoryStore) -> None:
         self.loop = loop
@@ -67,6 +71,8 @@ class World:
         self.replicas: list[Replica] = []
         self.trace: list[tuple[float, str, str]] = []
         self.counts: Counter[str] = Counter()
+        self.records: list[JsonObject] = []
+        self.shows_records = False
         self.steps = 0
         self.closed = False
         self._apart: set[asyncio.Task[Any]] = set()

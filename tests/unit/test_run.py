@@ -219,6 +219,17 @@ def test_a_branch_that_failed_still_stands_in_the_way_when_another_was_retried()
     assert world.state.status == "completed"
 
 
+def test_a_branch_that_nobody_waits_for_is_not_retried() -> None:
+    """Found by the simulation: the run was resumed for it, and stood still at the step that had suspended it."""
+    world = World(bundle_of(both("race", agent("left"), agent("right"), join="any"), agent("plan"))).start()
+    world.fail("race.left").succeed("race.right", {}).fail("plan")
+    retry = run.RetryStep(run_id=world.run_id, step="race.left", principal=DEVELOPER, evidence=world.evidence())
+
+    with pytest.raises(Rejected, match="race has succeeded without"):
+        run.decide(retry, world.state, world.now)
+    assert world.state.status == "suspended"
+
+
 def test_a_suspended_run_plans_nothing_and_resumes_where_it_stood() -> None:
     world = World(bundle_of(agent("a"), agent("b"))).start()
     world.take(run.decide(run.Suspend(principal=DEVELOPER, reason="pause"), world.state, world.now))

@@ -71,6 +71,10 @@ def retry(command: RetryStep, state: State, now: datetime) -> Decided:
     below = {name for name, child in state.below(key).items() if child.status == "failed"}
     if record.outcome is not None or (record.status != "failed" and not (record.holds_others and below)):
         raise Rejected("step.not_failed", f"step {key} is {record.status}; only a failed step is retried", status=409)
+    above = key.partition(".")[0]
+    if above != key and state.step(above).status == "succeeded":
+        message = f"step {above} has succeeded without {key}, so nothing waits for it"
+        raise Rejected("step.not_failed", message, status=409)
     exhausted = (state.reason or "").startswith("attempts_exhausted")
     retryable = state.status == "failed" and (exhausted or state.failure_class in RETRYABLE_AFTER_FAILURE)
     if state.status != "suspended" and not retryable:
@@ -81,7 +85,6 @@ def retry(command: RetryStep, state: State, now: datetime) -> Decided:
             "after it failed as attempts_exhausted, connector_unavailable or timeout",
         )
     walk = Walk.of(command.run_id, now, state, command.evidence)
-    above = key.partition(".")[0]
     walk.again = {key, *below, *({above} if state.step(above).status == "failed" else ())}
     return _go_on(walk, command.principal)
 
