@@ -140,6 +140,8 @@ async def test_an_early_wake_asks_no_target_while_the_call_may_be_under_way(worl
         return await world.record.store.due("effect", limit=10) == []
 
     await eventually(put_off)
+    await world.record.shift(over_at - await world.record.store.now() - timedelta(seconds=1))
+    assert await put_off(), "and no earlier look was planned"
     assert "effect.probed" not in await world.record.types("effect", effect_id)
 
 

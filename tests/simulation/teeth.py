@@ -23,7 +23,7 @@ from libs.eventstore.memory import MemoryStore
 from libs.ids import mint, nonce
 from libs.mcp import Unknown
 from libs.owner import owner
-from services.effects import ledger, outcomes, probes
+from services.effects import ledger, outcomes
 from services.effects.handlers import Handlers
 from services.effects.turns import Turn
 from services.ingest.waits import Waits
@@ -167,9 +167,6 @@ GUARDS: Final[Mapping[str, Guard]] = {
     "doubt_is_doubt": Guard("nothing is done twice outside", _doubt_is_failure),
     "verdicts_after_calls": Guard(
         "nobody's verdict comes before a call is over", lambda: [(settling, "is_over", lambda state, now: True)]
-    ),
-    "looks_after_calls": Guard(
-        "what a target does not show yet is not called again", lambda: [(probes, "is_over", lambda state, now: True)]
     ),
     "forks_told": Guard(
         "a run goes on by itself once its doubt is settled", lambda: [(MemoryStore, "forks_of", _no_rows)]
