@@ -79,7 +79,10 @@ async def test_each_service_is_killed_and_every_story_ends_in_one_pull_request(g
     assert unsettled == []
     assert findings.violations == []
     assert findings.counts["runs completed"] == STORIES
-    assert len(ground.calls()) == STORIES
+    assert Counter(call["meta"]["minutebook/kind"] for call in ground.calls()) == {
+        "write": STORIES,
+        "back_link": STORIES,
+    }
     assert {death.service for death in fleet.deaths} == set(ORDER)
     assert [death.how for death in fleet.deaths if death.service == "effects"] == ["to be doomed", "append.before"]
 

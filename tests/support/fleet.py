@@ -26,6 +26,7 @@ import psutil
 from contracts.base import JsonValue
 from contracts.envelope import Owner as ServiceName
 from contracts.subjects import STREAMS
+from libs.audit.signing import KEY_REF as SIGNING_KEY_REF
 from libs.bus.declare import declare
 from libs.config import Secrets, Settings
 from libs.domain.categories import CATEGORIES
@@ -34,6 +35,7 @@ from libs.eventstore.verify import verify
 from libs.postgres import migrate
 from libs.process import Service
 from libs.process.tools import open_tools
+from libs.sealing import new_key
 from minutebook.client import Client
 from minutebook.models import RunView, WaitingForDecision
 from services.api.identity import Identity
@@ -374,6 +376,7 @@ async def open_fleet(
                 "github_mcp_url": f"{target_http.url}/mcp",
                 "github_mcp_token": _TOKEN,
                 "anthropic_api_key": "scripted",
+                SIGNING_KEY_REF: new_key(),
             }
         )
         given = Settings(
