@@ -218,12 +218,16 @@ class ReassignDecision(Command):
 
 
 class SettleEffect(Command):
-    """Say what became of an effect in doubt. `landed` may name the record's reference."""
+    """Say what became of an effect in doubt. `landed` may name the record's reference.
+
+    `arm` says of which of its calls: one that is in doubt later, after a verdict to try again, needs a verdict anew.
+    """
 
     subject: ClassVar[str] = "ask.effects.settle"
 
     effect_id: UUID
     verdict: SettleVerdict
+    arm: int | None = Field(default=None, ge=0)
     reference: str | None = Field(default=None, max_length=2_000)
     comment: str | None = Field(default=None, max_length=20_000)
 

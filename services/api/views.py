@@ -231,6 +231,7 @@ class Views:
                     "declared_at": histories[effect_id][0].event.at,
                     "changed_at": histories[effect_id][-1].event.at,
                     "over_at": state.over_at,
+                    "arm": state.arm,
                     "looks": state.looks,
                     "looked_at": state.looked_at,
                     "settled": _settlement(state),

@@ -50,6 +50,7 @@ class Verdicts:
             command_id=ask.command_id,
             effect_id=ask.effect_id,
             verdict=ask.verdict,
+            arm=ask.arm,
             reference=ask.reference,
             comment=ask.comment,
         )

@@ -128,6 +128,20 @@ def test_a_verdict_settles_what_is_in_doubt_once_and_says_whose_it_is(
     assert (caught.value.extra["who"], caught.value.extra["when"]) == (ADMIN.name, LATER.isoformat())
 
 
+def test_a_verdict_on_an_earlier_call_does_not_settle_a_later_one() -> None:
+    again = verdict("try_again").model_copy(update={"arm": 0})
+    first = given(DECLARED, PENDING, DOUBT)
+    (event,) = decide(again, first, LATER).events
+    later = EffectPending(at=LATER, claim=OTHER, arm=1, over_at=LATER + OVER_WITHIN)
+    second = given(DECLARED, PENDING, DOUBT, event, later, DOUBT.model_copy(update={"claim": OTHER}))
+    over = LATER + OVER_WITHIN
+    for stale in (again.model_copy(update={"command_id": uuid4()}), verdict("landed").model_copy(update={"arm": 0})):
+        with pytest.raises(Rejected) as caught:
+            decide(stale, second, over)
+        assert (caught.value.status, caught.value.code, caught.value.extra["arm"]) == (409, "effect.stale", 1)
+    assert decide(again.model_copy(update={"command_id": uuid4(), "arm": 1}), second, over).events
+
+
 def test_no_verdict_before_the_call_is_over_everywhere() -> None:
     before = LATER - timedelta(microseconds=1)
     for state in (given(DECLARED, PENDING, DOUBT), given(DECLARED, PENDING)):

@@ -65,12 +65,16 @@ class Expire(Frozen):
 
 
 class Settle(Frozen):
-    """A person's verdict on an effect in doubt. `blobs` hold the response, and a back-link's arguments, by digest."""
+    """A person's verdict on an effect in doubt. `blobs` hold the response, and a back-link's arguments, by digest.
+
+    `arm` names the call that the person looked for; None is whichever is in doubt.
+    """
 
     principal: Principal
     command_id: UUID
     effect_id: UUID
     verdict: SettleVerdict
+    arm: int | None = None
     reference: str | None
     comment: str | None
     response: BlobRef | None = None

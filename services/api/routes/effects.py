@@ -68,6 +68,7 @@ async def settle_effect(
         **await door.opening(caller, command_id=command_id),
         effect_id=effect_id,
         verdict=body.verdict,
+        arm=body.arm,
         reference=body.reference,
         comment=body.comment,
     )

@@ -315,10 +315,14 @@ class Client:
         *,
         reference: str | None = None,
         comment: str | None = None,
+        arm: int | None = None,
         idempotency_key: str | None = None,
     ) -> EffectSettled:
-        """Say what became of a write in doubt. `landed` may name what the target calls the record."""
-        request = SettleRequest(verdict=verdict, reference=reference, comment=comment)
+        """Say what became of a write in doubt. `landed` may name what the target calls the record.
+
+        `arm` binds the verdict to the call that was looked for, as the effect's view has it.
+        """
+        request = SettleRequest(verdict=verdict, reference=reference, comment=comment, arm=arm)
         return await self._call(
             EffectSettled,
             "POST",

@@ -63,6 +63,7 @@ def show_effect(effect_id: EffectId) -> None:
         ("message", effect.message),
         ("arguments", json.dumps(effect.arguments, ensure_ascii=False)),
         ("may be settled from", moment(effect.over_at) if effect.state == "in_doubt" and effect.over_at else None),
+        ("arm", effect.arm if effect.state == "in_doubt" else None),
         ("looked for", f"{effect.looks} times" if effect.looks else None),
     ):
         if value is not None:
@@ -82,10 +83,11 @@ def settle(
     ],
     reference: Annotated[str | None, typer.Option(help="what the target calls the record, with `landed`")] = None,
     comment: Annotated[str | None, typer.Option("--comment", "-m", help="why, for the record")] = None,
+    arm: Annotated[int | None, typer.Option(help="of the call that you looked for, from `effects show`")] = None,
 ) -> None:
     """Settle a write in doubt, by what you saw at its target."""
     said = cast(SettleVerdict, verdict.replace("-", "_"))
-    _tell(call(lambda client: client.settle_effect(effect_id, said, reference=reference, comment=comment)))
+    _tell(call(lambda client: client.settle_effect(effect_id, said, reference=reference, comment=comment, arm=arm)))
 
 
 @effects.command("probe")

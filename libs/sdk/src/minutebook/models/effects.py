@@ -25,6 +25,9 @@ class SettleRequest(Sent):
         default=None, max_length=2_000, description="what the target calls the record; with `landed` alone"
     )
     comment: str | None = Field(default=None, max_length=20_000)
+    arm: int | None = Field(
+        default=None, ge=0, description="the effect's `arm` when you looked; 409 where another call is in doubt by now"
+    )
 
     @model_validator(mode="after")
     def _reference_of_a_record(self) -> Self:
