@@ -12,7 +12,7 @@ from contracts import ids
 from contracts.base import Principal
 from contracts.commands import NoteDifferentBody, NoteFailingSource
 from contracts.envelope import InboundNotice
-from contracts.errors import Rejected, Unavailable
+from contracts.errors import MinutebookError, Rejected, Unavailable
 from contracts.events.definition import SourceSynced
 from contracts.replies import BodyNoted, SourceNoted
 from contracts.subjects import inbound
@@ -159,7 +159,7 @@ async def _note_other_body(door: Door, delivery: Delivery, by: Principal) -> Non
     command = NoteDifferentBody(**await door.opening(by), inbound_id=delivery.id, body_sha256=delivery.body_sha256)
     try:
         await ask(door.tools.bus, command, BodyNoted, timeout=NOTICE_TIMEOUT)
-    except Unavailable as error:
+    except MinutebookError as error:  # also one that lost to other bodies again and again: no news for the sender
         _log.warning("another body was not noted", delivery_id=str(delivery.id), code=error.code)
 
 

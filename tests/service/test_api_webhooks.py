@@ -14,6 +14,7 @@ import pytest
 
 from contracts.commands import NoteDifferentBody
 from contracts.envelope import InboundNotice
+from contracts.errors import Conflict
 from contracts.replies import BodyNoted, Reply
 from tests.support.api import WEBHOOK_SECRET, World, world
 from tests.support.postgres import Database
@@ -191,3 +192,16 @@ async def test_another_body_under_the_same_id_is_noted_and_changes_nothing(api: 
     assert (noted.principal.name, row["body_sha256"]) == ("signature of jira", hashlib.sha256(first).hexdigest())
     api.bus.away = True
     assert (await deliver(api, other)).json() == {"status": "duplicate"}
+
+
+async def test_a_lost_race_to_note_another_body_is_no_answer_to_its_sender(api: World) -> None:
+    """Other bodies may come by the dozen at once; to whoever sends one it is a duplicate, noted or not."""
+
+    async def contended(_subject: str, _data: bytes, _headers: Mapping[str, str]) -> bytes:
+        lost = Conflict("append.contended", "the stream was changed by others; send it again")
+        return Reply[BodyNoted](problem=lost.problem()).model_dump_json().encode()
+
+    api.bus.answer(NoteDifferentBody.subject, contended)
+    assert (await deliver(api, json.dumps(JIRA).encode())).status_code == 202
+    answer = await deliver(api, json.dumps({**JIRA, "user": {"displayName": "Else"}}).encode())
+    assert (answer.status_code, answer.json()) == (200, {"status": "duplicate"})
