@@ -33,7 +33,10 @@ FAULTS: Final[Mapping[tuple[Kind, bool], int]] = {
 
 WELL: Final = 29
 RESTARTED: Final = 16
-CALL_SECONDS: Final = 0.5
+IN_MID_CALL: Final = 8
+AWAY_SECONDS: Final = 0.5
+"""How long nobody is there, so that those who had to wait for their turn find nobody."""
+
 ENDED: Final = frozenset({"succeeded", "failed", "in_doubt"})
 
 
@@ -67,14 +70,19 @@ async def test_in_doubt_is_exactly_what_may_have_been_written(world: World) -> N
 
 async def test_a_target_that_restarts_in_mid_call(world: World) -> None:
     """Calls that were sent are in doubt, done or not; those that found nobody were surely not done."""
-    world.target.delay_seconds = CALL_SECONDS
-    _, bus = await world.service()
+    world.target.faults += [Fault("hang", acted=number % 2 == 0) for number in range(RESTARTED)]
+    _, bus = await world.service(effect_calls_per_server=IN_MID_CALL)
     effects = [await world.declare(await world.run(), key=str(number)) for number in range(RESTARTED)]
     await bus.tell("effects-history", "effect.declared", *effects)
-    await asyncio.sleep(CALL_SECONDS / 2)
-    await world.http.stop()
-    await asyncio.sleep(CALL_SECONDS)
+
+    async def in_mid_call() -> bool:
+        to_come = sum(fault.times for fault in world.target.faults)
+        return RESTARTED - to_come == IN_MID_CALL and _calls(world).total() == IN_MID_CALL // 2
+
+    await eventually(in_mid_call)
+    await world.http.abort()
     port = int(world.http.url.rpartition(":")[2])
+    await asyncio.sleep(AWAY_SECONDS)
     again = await serve(sandbox(world.target.file, token=TOKEN).app, port=port)
     try:
         states = await _ended(world, effects)
@@ -82,7 +90,7 @@ async def test_a_target_that_restarts_in_mid_call(world: World) -> None:
         await again.stop()
     calls = _calls(world)
     became = Counter(state.status for state in states)
-    assert became["in_doubt"] > 0
+    assert became["in_doubt"] == IN_MID_CALL
     for state in states:
         times = calls[f"{state.run_id}:{state.key}"]
         assert times == {"succeeded": 1, "failed": 0}.get(state.status, times)
