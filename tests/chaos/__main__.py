@@ -22,6 +22,7 @@ from libs.postgres.pool import APP_ROLE
 from tests.chaos.fleet import Fleet, open_fleet
 from tests.chaos.ground import open_ground
 from tests.chaos.judge import Findings
+from tests.chaos.operator import settle_doubts
 from tests.chaos.storm import SERVICES, storm
 from tests.chaos.write_path import WRITING, write_path
 from tests.support.fleet import own_nats, own_postgres
@@ -70,6 +71,7 @@ async def _storm(folder: Path, *, runs: int, seed: int) -> list[str]:
         owner, app = await _database(postgres.dsn)
         async with open_ground(app, owner, nats.url, folder) as ground, open_fleet(ground, SERVICES) as fleet:
             findings, faults = await storm(ground, fleet, postgres, nats, runs=runs, seed=seed, say=_say)
+            await settle_doubts(ground, fleet, findings, expected=runs, say=_say)
         _report("storm", fleet, findings, faults.struck)
     return findings.violations
 

@@ -21,7 +21,10 @@ CALLS_OVER: Final = timedelta(minutes=5)
 AGAIN_SECONDS: Final = 0.5
 AT_ONCE: Final = 8
 
-_EFFECTS: Final = "select stream_id, run_id, key, state from effect_heads"
+_EFFECTS: Final = """
+select stream_id, run_id, key || case kind when 'write' then '' else ':' || kind end as key, state from effect_heads
+"""
+_SETTLED_BY_PROBE: Final = frozenset({"effect.settled", "effect.not_in_doubt", "effect.under_way"})
 _UNDONE: Final = "select stream_id, state, reason from run_heads where state <> 'completed'"
 
 
@@ -52,11 +55,13 @@ async def settle_doubts(
 
 
 async def _give(client: Client, effect_id: UUID, verdict: SettleVerdict) -> None:
-    """Send a verdict, and again while the api has not seen yet how late it is."""
+    """Send a verdict, and again while the api has not seen yet how late it is. The target's own word may be first."""
     while True:
         try:
             await client.settle_effect(effect_id, verdict, idempotency_key=f"{effect_id}")
         except ApiError as error:
+            if error.problem.code in _SETTLED_BY_PROBE:
+                return
             if error.problem.status != 503:
                 raise
             await asyncio.sleep(AGAIN_SECONDS)
