@@ -363,9 +363,12 @@ class RunUnparked(Event):
 
 @event("run.suspended")
 class RunSuspended(Event):
+    """`effect_id` is the write in doubt for whose sake it stopped. Without `by` nobody asked for it."""
+
     reason: str
     failure_class: FailureClass | None = None
     step: str | None = None
+    effect_id: UUID | None = None
     by: Actor | None = None
 
 

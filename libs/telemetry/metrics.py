@@ -13,6 +13,7 @@ from typing import Final
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
     ProcessCollector,
     disable_created_metrics,
@@ -121,6 +122,13 @@ STEP_SECONDS: Final = Histogram(
 STEP_COST_MICRODOLLARS: Final = Counter(
     "workflow_step_cost_microdollars",
     "What attempts of steps cost, as their runs recorded it.",
+    registry=REGISTRY,
+)
+
+EFFECTS_WAITING: Final = Gauge(
+    "minutebook_effects_waiting",
+    "Effects that wait in this process for a call, by what holds them back.",
+    ["held_by"],
     registry=REGISTRY,
 )
 

@@ -6,7 +6,7 @@ Each effects process counts for itself. What a gate holds back is not announced:
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 from uuid import UUID
 
 from contracts.events.definition import ServerSynced
@@ -14,6 +14,9 @@ from libs.clock import monotonic
 
 Server = tuple[UUID, str]
 """A tenant group, and the name under which it declared the server."""
+
+HeldBy = Literal["calls", "breaker", "rate"]
+"""What may hold a call back: as many calls as are allowed at a time, an open breaker, a rate that is used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +55,18 @@ class Gate:
         self.limits = UNLIMITED
         self.asking = 0
 
-    def admits(self, busy: int, *, at_most: int) -> bool:
-        """Whether one more call may be made beside `busy` ones. A breaker that half opens lets one try, alone."""
+    def held_by(self, busy: int, *, at_most: int) -> HeldBy | None:
+        """What keeps one more call back beside `busy` ones. A breaker that half opens lets one try, alone."""
         busy += self.asking
-        if busy >= min(at_most, self.limits.concurrency or at_most):
-            return False
         if self._shut_until is not None and (busy or self._clock() < self._shut_until):
-            return False
-        return self._next_place() is None
+            return "breaker"
+        if busy >= min(at_most, self.limits.concurrency or at_most):
+            return "calls"
+        return "rate" if self._next_place() is not None else None
+
+    def admits(self, busy: int, *, at_most: int) -> bool:
+        """Whether one more call may be made beside `busy` ones."""
+        return self.held_by(busy, at_most=at_most) is None
 
     def opens_at(self) -> float | None:
         """The moment from which time alone may let the next one in; None when time has nothing to do with it."""

@@ -23,6 +23,7 @@ from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import span
 from services.effects.connectors import Call, Connectors
 from services.effects.gates import Gates, Server
+from services.effects.holding import Holding
 from services.effects.links import back_link
 from services.effects.outcomes import meta_of, verdict
 from services.effects.refusal import Refusal
@@ -85,6 +86,7 @@ class Ledger:
         self._gates = gates
         self._reports = Reports(owner)
         self._turns = turns
+        self._holding = Holding()
         self._calls: dict[UUID, _Current] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
@@ -174,6 +176,7 @@ class Ledger:
                 # Two messages may have read an effect as declared, and the call of the other one is under way.
                 if turns := [turn for turn in taken if not self.calling(turn.effect_id)]:
                     failures.update(await self._announce(turns))
+            self._holding.note(self._turns.held(self._under_way()))
             self._come_back()
         return failures
 
@@ -227,13 +230,13 @@ class Ledger:
         )
         faultpoint("effect.pending")
         failures: dict[UUID, MinutebookError] = {}
-        refused: list[UUID] = []
-        for call, to_call, result in zip(calls, resolved, results, strict=True):
+        refused: list[Turn] = []
+        for turn, call, to_call, result in zip(turns, calls, resolved, results, strict=True):
             if not isinstance(result, MinutebookError):
                 if result.state.status == "pending" and result.state.claim == call.claim:
                     self._start(call, self._call(call, result.state, to_call))
             elif result.code == "append.guarded":
-                refused.append(call.effect_id)
+                refused.append(turn)
             else:
                 failures[call.effect_id] = result
                 if isinstance(result, Unavailable):
@@ -251,8 +254,12 @@ class Ledger:
         within = self._start_within + takes + self._margin
         return Begin(claim=call.claim, arm=turn.arm, over_within=within, restored=turn.restored)
 
-    async def _stand_back(self, effect_ids: Sequence[UUID]) -> dict[UUID, MinutebookError]:
-        """The run does not allow a write now. Over: cancelled for good. Suspended or failed: wait for it, unwatched."""
+    async def _stand_back(self, turns: Sequence[Turn]) -> dict[UUID, MinutebookError]:
+        """The run did not allow a write. Over: cancelled for good. Suspended or failed: wait for it, unwatched.
+
+        One that goes on again by now may have said so to nobody who waited for it, so its write has its turn once more.
+        """
+        effect_ids = [turn.effect_id for turn in turns]
         try:
             heads = await self._store.heads("effect", effect_ids)
             declared = {i: h for i, h in heads.items() if h.state == "declared" and h.run_id is not None}
@@ -267,6 +274,9 @@ class Ledger:
                 await self._store.move_wakes("effect", parked)
         except Unavailable as error:
             return dict.fromkeys(effect_ids, error)
+        for turn in turns:
+            if run_states.get(turn.effect_id) in lifecycle.RUN_ACTIVE:
+                self._turns.wait(turn)
         return await self.cancel({i: state for i, state in run_states.items() if state in _RUN_OVER})
 
     async def cancel(self, over: Mapping[UUID, str]) -> dict[UUID, MinutebookError]:

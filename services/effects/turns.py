@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from libs.domain.effect import State
-from services.effects.gates import Gates, Server
+from services.effects.gates import Gates, HeldBy, Server
 
 WAITING_MAX: Final = 10_000
 """Effects that wait here for a free call. Those beyond it come back by their wake."""
@@ -62,7 +62,7 @@ class Turns:
         busy = Counter(under_way)
         taken: list[Turn] = []
         while busy.total() < self._calls_max:
-            free = (server for server in self._queues if self._admits(server, busy[server]))
+            free = (server for server in self._queues if self._held_by(server, busy[server]) is None)
             server = next(free, None)
             if server is None:
                 break
@@ -75,13 +75,22 @@ class Turns:
         self._waiting -= len(taken)
         return taken
 
+    def held(self, under_way: Mapping[Server, int]) -> dict[Server, tuple[HeldBy, int]]:
+        """What keeps those that wait from being called: server → by what, and how many."""
+        found: dict[Server, tuple[HeldBy, int]] = {}
+        for server, queue in self._queues.items():
+            busy = under_way.get(server, 0)
+            # Nothing of its own holds it back: all servers together have as many calls as they may.
+            found[server] = self._held_by(server, busy) or "calls", len(queue)
+        return found
+
     def opens_at(self) -> float | None:
         """When time alone lets the next one go that waits behind a gate."""
         moments = (self._gates.of(server).opens_at() for server in self._queues)
         return min((moment for moment in moments if moment is not None), default=None)
 
-    def _admits(self, server: Server, busy: int) -> bool:
-        return self._gates.of(server).admits(busy, at_most=self._calls_per_server_max)
+    def _held_by(self, server: Server, busy: int) -> HeldBy | None:
+        return self._gates.of(server).held_by(busy, at_most=self._calls_per_server_max)
 
     def give_up(self) -> list[Turn]:
         """All that wait, who do not wait here any more."""

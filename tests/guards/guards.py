@@ -384,7 +384,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
     ),
     Guard(
         "Only what can be called at once is announced",
-        (Change("services/effects/turns.py", "if self._admits(server, busy[server])", "if True"),),
+        (Change("services/effects/turns.py", "if self._held_by(server, busy[server]) is None", "if True"),),
         (_EFFECTS + "test_only_what_is_called_at_once_is_announced",),
     ),
     Guard(

@@ -1,7 +1,7 @@
 """The effects service against a real record and a real MCP server: once, or in doubt, or surely not."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ from contracts.events.run import (
 )
 from libs.domain import effect, identity, run
 from libs.eventstore.eras import begin_era
-from libs.eventstore.port import Store
+from libs.eventstore.port import HeadView, Store
 from libs.eventstore.postgres import PostgresStore
 from services.dev.http import serve
 from services.dev.sandbox_mcp import Fault, sandbox
@@ -221,6 +221,30 @@ async def test_a_suspended_run_writes_when_it_is_resumed_and_costs_no_wake_meanw
     await world.record.plant(run.CATEGORY, run_id, RunResumed(at=await world.record.store.now()))
     await bus.tell("effects-history", "run.resumed", run_id)
     await world.until(effect_id, "succeeded")
+    assert len(world.target.calls()) == 1
+
+
+async def test_a_run_that_goes_on_while_its_write_stands_back_is_not_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard refuses the write, then the run is resumed and said to be, and only then its head is read."""
+    _, bus = await world.service()
+    run_id = await world.run()
+    effect_id = await world.declare(run_id)
+    await world.record.plant(run.CATEGORY, run_id, RunSuspended(at=await world.record.store.now(), reason="wait"))
+    heads, resumed = PostgresStore.heads, 0
+
+    async def resuming(store: PostgresStore, category: str, ids: Collection[UUID]) -> Mapping[UUID, HeadView]:
+        nonlocal resumed
+        if category == "effect" and not resumed:
+            resumed += 1
+            await world.record.plant(run.CATEGORY, run_id, RunResumed(at=await world.record.store.now()))
+        return await heads(store, category, ids)
+
+    monkeypatch.setattr(PostgresStore, "heads", resuming)
+    await bus.tell("effects-history", "effect.declared", effect_id)
+    await world.until(effect_id, "succeeded")
+    assert resumed == 1
     assert len(world.target.calls()) == 1
 
 

@@ -94,7 +94,7 @@ async def test_stuck_overdue_in_doubt_and_failed_raise_one_notice_each(world: Wo
     await world.stop(failed, RunFailed(at=now, failure_class="default", reason="it broke", step="draft"))
     await world.stop(by_hand, RunSuspended(at=now, reason="lunch", by=Actor(kind="user", id=uuid4(), name="dana")))
     effect_id = await world.doubt(in_doubt)
-    await world.stop(in_doubt, RunSuspended(at=now, reason="in_doubt: github.create_pull_request", step="open_pr"))
+    await world.stop(in_doubt, RunSuspended(at=now, reason="in_doubt: …", step="open_pr", effect_id=effect_id))
     decision_id = await world.decide()
     await world.overdue(decision_id)
     for _ in range(3):

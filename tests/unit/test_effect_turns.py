@@ -4,8 +4,12 @@ from collections import Counter
 from typing import Final
 from uuid import UUID
 
+from structlog.testing import capture_logs
+
 from libs.domain.effect import State
-from services.effects.gates import Gates
+from libs.telemetry.metrics import REGISTRY
+from services.effects.gates import Gates, Limits
+from services.effects.holding import Holding
 from services.effects.turns import Turn, Turns
 
 _GROUP: Final = UUID(int=7)
@@ -73,3 +77,35 @@ def test_what_is_given_up_waits_no_more() -> None:
     assert turns.take({}) == []
     turns.wait(turn(3))
     assert names(turns.take({})) == [3]
+
+
+def test_what_waits_is_known_by_what_holds_it_back_and_said_once() -> None:
+    gates = Gates(clock=lambda: 0.0)
+    gates.of((_GROUP, "rated"), Limits(rate_calls=1, rate_seconds=60.0))
+    gates.of((_GROUP, "away"), Limits(breaker_failures=1)).note(sent=False)
+    turns = Turns(gates=gates, calls_max=10, calls_per_server_max=1)
+    for number, system in enumerate(("rated", "rated", "rated", "away", "busy", "busy")):
+        turns.wait(turn(number, system))
+    under_way = {each.server: 1 for each in turns.take({})}
+    under_way.pop((_GROUP, "rated"))
+    held = turns.held(under_way)
+    assert held == {
+        (_GROUP, "rated"): ("rate", 2),
+        (_GROUP, "away"): ("breaker", 1),
+        (_GROUP, "busy"): ("calls", 1),
+    }
+    holding = Holding()
+    with capture_logs() as logs:
+        holding.note(held)
+        holding.note(held)
+    assert {(log["system"], log["held_by"], log["effects"]) for log in logs} == {
+        ("rated", "rate", 2),
+        ("away", "breaker", 1),
+    }
+    assert len(logs) == 2
+    assert REGISTRY.get_sample_value("minutebook_effects_waiting", {"held_by": "rate"}) == 2
+    with capture_logs() as logs:
+        holding.note({})
+        holding.note(held)
+    assert len(logs) == 2, "a queue that had emptied is held back anew"
+    assert REGISTRY.get_sample_value("minutebook_effects_waiting", {"held_by": "breaker"}) == 1

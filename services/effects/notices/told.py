@@ -16,9 +16,6 @@ from minutebook.models.states import NoticeAbout
 
 TITLE_CHARS_MAX: Final = 200
 
-DOUBT: Final = "in_doubt"
-"""How the reason begins of a run that was suspended because a write is in doubt, which has a notice of its own."""
-
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -96,12 +93,15 @@ def of_effect(history: Sequence[Recorded], run: Sequence[Recorded]) -> list[Told
 
 
 def of_run(history: Sequence[Recorded]) -> list[Told]:
-    """Where a run stopped by itself. One that a person suspended tells nobody anything new."""
+    """Where a run stopped by itself.
+
+    One that a person suspended tells nobody anything new, and one in doubt has a notice of its effect's.
+    """
     definition_id = definition_of(history)
     told = []
     for recorded in history:
         match recorded.event:
-            case RunSuspended(by=None, reason=reason, step=step) if not reason.startswith(DOUBT):
+            case RunSuspended(by=None, effect_id=None, step=step):
                 title, done = "Stuck", "stopped and waits for somebody to retry, resume or cancel it"
             case RunFailed(step=step):
                 title, done = "Failed", "failed"

@@ -46,7 +46,7 @@ def write(walk: Walk, step: WriteStep, key: str) -> None:
         fail(walk, key, child.failure_class or "default", child.message or "the write failed without a message")
     elif child.status == "in_doubt":
         reason = f"in_doubt: {step.system}.{step.tool} may have been done: {child.message}"
-        walk.emit(e.RunSuspended(at=walk.now, reason=reason, step=key))
+        walk.emit(e.RunSuspended(at=walk.now, reason=reason, step=key, effect_id=record.open_id))
 
 
 def _declare(walk: Walk, step: WriteStep, key: str, *, own: bool = False) -> None:
