@@ -53,11 +53,15 @@ def check_arguments(step: Checked, tool: str, listed: Tools, *, complete: bool) 
         elif not any(placeholders(value)):
             for message in _objections(value, known[key], schema):
                 place.refuse(f"`{tool}` would refuse it: {message}")
+    if complete:
+        for name in sorted(required_arguments(schema) - given.keys()):
+            step.refuse("args", f"`{tool}` needs the argument `{name}`; set it")
+
+
+def required_arguments(schema: JsonObject) -> frozenset[str]:
+    """The arguments without which a tool would refuse a call."""
     required = schema.get("required")
-    if complete and isinstance(required, list):
-        for name in required:
-            if isinstance(name, str) and name not in given:
-                step.refuse("args", f"`{tool}` needs the argument `{name}`; set it")
+    return frozenset(name for name in required if isinstance(name, str)) if isinstance(required, list) else frozenset()
 
 
 def _check_asked(asked: Checked, listed: Tools) -> None:

@@ -17,7 +17,7 @@ from libs.language.problems import PROBLEMS_MAX, Problems
 from libs.language.reader import read
 from libs.language.rules import check_workflow
 from libs.language.scalars import ID
-from libs.language.server_rules import check_server
+from libs.language.server_rules import check_server, read_back
 from libs.language.shapes import Checked, Place, Shape, fill, refuse
 from libs.language.step_rules import Declared
 from libs.language.variants import Variant, derive
@@ -44,6 +44,7 @@ def load_folder(files: Mapping[str, str], *, listed: Mapping[str, Tools] | None 
     declared = Declared(
         sources=None if sources is None else frozenset(str(source.get("id")) for source in sources),
         tools={name: _tools(server) for name, server in servers.items()} or None,
+        read_back={name: read_back(server) for name, server in servers.items() if server},
         listed=listed or {},
     )
     for name, server in servers.items():

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from libs.language import nodes
+from libs.language.interpolation import placeholders
 from libs.language.scalars import PATH
 from libs.language.shapes import Checked
 from libs.language.templates import check_back_link, check_probe
@@ -21,6 +22,19 @@ def check_server(server: Checked) -> None:
             _check_probe(name, probe)
         if link := tool.get("back_link"):
             check_back_link(link)
+
+
+def read_back(server: Checked) -> dict[str, dict[str, str]]:
+    """The arguments of a write that its probe or its back-link reads: tool → argument → which of the two."""
+    tools: Mapping[str, Checked] = server.get("tools") or {}
+    found: dict[str, dict[str, str]] = {name: {} for name in tools}
+    for name, tool in tools.items():
+        for asker in ("back_link", "probe"):
+            asked = tool.get(asker)
+            templates = [asked.get("args"), asked.get("match")] if asked else []
+            paths = (path.split(".") for _, path in placeholders(templates))
+            found[name].update({path[1]: asker for path in paths if path[0] == "args" and len(path) > 1})
+    return found
 
 
 def _check_transport(server: Checked) -> None:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from contracts.base import JsonObject
 from libs.language.decision_rules import check_decision
 from libs.language.expressions import ROOTS, ExpressionError, parse
-from libs.language.listings import Tools, check_arguments
+from libs.language.listings import Tools, check_arguments, required_arguments
 from libs.language.outline import PRODUCERS, Outline, offers, path_objection
 from libs.language.problems import hint
 from libs.language.scalars import PATH
@@ -20,12 +21,14 @@ from libs.language.templates import check_args, check_effect_key
 class Declared:
     """What the folder declares beside workflows, as far as it is known.
 
-    None where it declares nothing of the kind, or where what declares it has problems of its own. `listed` is what
-    servers that were asked have themselves said of their tools.
+    None where it declares nothing of the kind, or where what declares it has problems of its own. `read_back` are the
+    arguments of a write that probe or back-link of its tool read: server → tool → argument → which of the two. `listed`
+    is what servers that were asked have themselves said of their tools.
     """
 
     sources: frozenset[str] | None = None
     tools: Mapping[str, frozenset[str] | None] | None = None
+    read_back: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     listed: Mapping[str, Tools] = field(default_factory=dict)
 
 
@@ -179,8 +182,25 @@ def _check_tool(step: Checked, declared: Declared) -> None:
         return
     if tool not in tools:
         step.refuse("tool", f"mcp/{system}.yaml declares no tool `{tool}`{hint(tool, tools)}")
-    elif system in declared.listed:
-        check_arguments(step, tool, declared.listed[system], complete="args_from" not in step.given)
+        return
+    complete = "args_from" not in step.given
+    listed = declared.listed.get(system)
+    if listed is not None:
+        check_arguments(step, tool, listed, complete=complete)
+    if complete:
+        required = required_arguments(listed[tool]) if listed and tool in listed else frozenset()
+        asked = declared.read_back.get(system, {}).get(tool, {})
+        _check_read_back(step, system, tool, {name: asker for name, asker in asked.items() if name not in required})
+
+
+def _check_read_back(step: Checked, system: str, tool: str, read_back: Mapping[str, str]) -> None:
+    """A probe that lacks an argument leaves every doubt to a person, and a back-link that lacks one is never made."""
+    if "args" in step.given and "args" not in step.values:
+        return
+    given: JsonObject = step.get("args") or {}
+    for name, asker in read_back.items():
+        if name not in given:
+            step.refuse("args", f"the {asker} of `{tool}` in mcp/{system}.yaml reads {{{{args.{name}}}}}; set `{name}`")
 
 
 _RULES: Final[Mapping[str, Callable[[Checked, int, Outline, Declared], None]]] = {

@@ -48,7 +48,7 @@ workflow:
           kind: write
           system: github
           tool: create_pull_request
-          args: { repo: booking, title: "{{context.key}}", head: "workflow/{{context.key}}" }
+          args: { owner: acme, repo: booking, title: "{{context.key}}", head: "workflow/{{context.key}}" }
           effect_key: "pull_request:{{context.key}}"
   on_failure: { default: suspend, connector_unavailable: retry_backoff }
 """

@@ -28,7 +28,7 @@ workflow:
           kind: write
           system: github
           tool: create_pull_request
-          args: {{ repo: core, title: "{{{{context.jira_key}}}}", head: workflow/7 }}
+          args: {{ owner: acme, repo: core, title: "{{{{context.jira_key}}}}", head: workflow/7 }}
           effect_key: "pr:{{{{context.jira_key}}}}"
   on_failure: {{ default: suspend, connector_unavailable: retry_backoff }}
 """

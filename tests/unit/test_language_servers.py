@@ -12,7 +12,7 @@ HTTP = "transport: streamable_http\n  url_ref: tracker_url"
 PROBE = "{ tool: search, args: { text: '{{run_id}}' }, match: { title: '{{args.title}}' }, absent: not_landed }"
 LINK = "{ tool: comment, args: { issue: '{{reference}}', body: '{{run_url}}' } }"
 LISTED: dict[str, JsonObject] = {
-    "create": {"properties": {"title": {"type": "string"}, "key": {"type": "string"}}, "required": ["title"]},
+    "create": {"properties": {"title": {"type": "string"}, "key": {"type": "string"}}, "required": ["key"]},
     "search": {"properties": {"text": {"type": "string"}}},
     "comment": {"properties": {"issue": {"type": "string"}, "body": {"type": "string"}}, "required": ["issue", "body"]},
 }
@@ -108,9 +108,9 @@ def test_what_the_server_itself_says_counts(change: dict[str, Any], path: str, m
 @pytest.mark.parametrize(
     ("args", "path", "message"),
     [
-        ("{ title: 7 }", "stages.one.steps.put.args.title", "is not of type 'string'"),
-        ("{ title: a, colour: red }", "stages.one.steps.put.args.colour", "takes no argument `colour`"),
-        ("{ key: a }", "stages.one.steps.put.args", "needs the argument `title`"),
+        ("{ title: 7, key: b }", "stages.one.steps.put.args.title", "is not of type 'string'"),
+        ("{ title: a, key: b, colour: red }", "stages.one.steps.put.args.colour", "takes no argument `colour`"),
+        ("{ title: a }", "stages.one.steps.put.args", "needs the argument `key`"),
     ],
 )
 def test_arguments_of_writes_are_held_to_the_servers_schema(args: str, path: str, message: str) -> None:
@@ -120,9 +120,38 @@ def test_arguments_of_writes_are_held_to_the_servers_schema(args: str, path: str
 
 
 def test_what_holds_a_placeholder_is_known_at_the_run_alone() -> None:
-    assert problems(LISTED, workflow=workflow("{ title: '{{context.count}}' }")) == []
+    assert problems(LISTED, workflow=workflow("{ title: '{{context.count}}', key: b }")) == []
 
 
 def test_a_schema_that_is_none_refuses_nothing() -> None:
     odd = {**LISTED, "create": {"properties": {"title": {"type": "nonsense"}, "key": {"$ref": "https://x.example/y"}}}}
     assert problems(odd, workflow=workflow("{ title: a, key: b }")) == []
+
+
+READ_BACK = (
+    "{ tool: search, args: { text: '{{args.place.name}}' }, match: { title: '{{args.title}}' }, absent: in_doubt }"
+)
+
+
+@pytest.mark.parametrize("listed", [None, LISTED])
+def test_what_probe_and_back_link_read_of_a_write_is_there_to_be_read(listed: Any) -> None:
+    link = "{ tool: comment, args: { issue: '{{args.key}} {{args.title}}', body: '{{run_url}}' } }"
+    found = problems(listed, server=server(probe=READ_BACK, link=link), workflow=workflow("{ key: a }"))
+    assert sorted(found) == [
+        (
+            "stages.one.steps.put.args",
+            "the probe of `create` in mcp/tracker.yaml reads {{args.place}}; set `place`",
+        ),
+        ("stages.one.steps.put.args", "the probe of `create` in mcp/tracker.yaml reads {{args.title}}; set `title`"),
+    ]
+
+
+def test_what_the_server_needs_and_its_probe_reads_is_said_once() -> None:
+    listed = {**LISTED, "create": {**LISTED["create"], "required": ["title", "key"]}}
+    found = problems(listed, workflow=workflow("{ key: a }"))
+    assert found == [("stages.one.steps.put.args", "`create` needs the argument `title`; set it")]
+
+
+def test_arguments_that_a_producer_adds_are_not_known_before_a_run() -> None:
+    text = workflow("{ key: a }").replace("requires_decision: ok,", "requires_decision: ok, args_from: ok,")
+    assert not any("reads {{args" in said for _, said in problems(workflow=text))
