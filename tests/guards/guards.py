@@ -249,7 +249,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
             Change("libs/domain/attempt.py", "if claim is None or claim != state.claim:", "if claim is None:"),
             Change(_STATEMENTS, '"(excluded.gate is null or h.claim = excluded.gate)"', '"true"'),
         ),
-        ("tests/service/test_runner.py::test_a_late_report_during_anothers_execution_writes_nothing",),
+        ("tests/service/test_runner_leases.py::test_a_late_report_during_anothers_execution_writes_nothing",),
     ),
     Guard(
         "Stream ids are locked in order, or writers deadlock",

@@ -26,8 +26,8 @@ from libs.ids import mint
 from libs.process import Tools
 from libs.process.tools import open_tools
 from services.runner.app import build
-from tests.service.test_runner import AT, Shop, eventually
 from tests.support.postgres import Database
+from tests.support.runner import AT, Shop, eventually
 
 QUIET_SECONDS = 300.0
 """An idle look that never comes: what happens, a message caused."""
