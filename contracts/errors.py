@@ -3,7 +3,7 @@
 | Error | On the bus | Over HTTP |
 |---|---|---|
 | Rejected | ack: the domain says no | its own status: 401, 403, 404, 409, 413, 415, 422, 429 |
-| Conflict | decide again | 409 |
+| Conflict | decide again | asked again by the door; 503 once the caller's time is over |
 | Unavailable | nak with backoff | 503 |
 | Malformed | term, dead letter | 400 |
 | Broken | term, dead letter, page | 500 |
@@ -33,6 +33,8 @@ class MinutebookError(Exception):
     """Base of the tree. `code` is a stable dotted name; `message` says what, where and how to mend it."""
 
     status = 500
+    again = False
+    """Whether nothing was done, and another try a moment later is likely to be taken: the door makes it by itself."""
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class MinutebookError(Exception):
         message: str,
         *,
         status: int | None = None,
+        again: bool | None = None,
         errors: tuple[ProblemItem, ...] = (),
         **extra: Any,
     ) -> None:
@@ -50,6 +53,8 @@ class MinutebookError(Exception):
         self.extra = extra
         if status is not None:
             self.status = status
+        if again is not None:
+            self.again = again
 
     def problem(self, request_id: str | None = None) -> Problem:
         """The error as the API and typed replies carry it."""
@@ -71,9 +76,13 @@ class Rejected(MinutebookError):
 
 
 class Conflict(MinutebookError):
-    """Another writer was first. Load again and decide again."""
+    """Another writer was first. Load again and decide again.
 
-    status = 409
+    It says nothing of what the caller wants, so it is no 409: the same command may be taken the next time.
+    """
+
+    status = 503
+    again = True
 
 
 class Unavailable(MinutebookError):
@@ -98,10 +107,22 @@ class Stopping(MinutebookError):
     """This process is draining; hand the message to another."""
 
     status = 503
+    again = True
+
+
+class Refusal(Problem):
+    """A problem as it goes from an owner to who asked. Replicas of another release may neither say nor read `again`."""
+
+    again: bool = False
+
+
+def refusal(error: MinutebookError) -> Refusal:
+    """The error as a typed reply carries it."""
+    return Refusal(**error.problem().model_dump(), again=error.again)
 
 
 def from_problem(problem: Problem) -> MinutebookError:
-    """The error that a typed reply carried, as the exception that it was."""
+    """The error that a typed reply carried, as the exception that it was. Lost races are `Unavailable`, and `again`."""
     kind: type[MinutebookError]
     match problem.status:
         case 400:
@@ -112,7 +133,10 @@ def from_problem(problem: Problem) -> MinutebookError:
             kind = Unavailable
         case _:
             kind = Rejected
-    return kind(problem.code, problem.detail, status=problem.status, errors=problem.errors, **problem.extra)
+    again = isinstance(problem, Refusal) and problem.again
+    return kind(
+        problem.code, problem.detail, status=problem.status, again=again, errors=problem.errors, **problem.extra
+    )
 
 
 __all__ = [
@@ -121,8 +145,10 @@ __all__ = [
     "Conflict",
     "Malformed",
     "MinutebookError",
+    "Refusal",
     "Rejected",
     "Stopping",
     "Unavailable",
     "from_problem",
+    "refusal",
 ]

@@ -5,8 +5,8 @@ from uuid import UUID
 
 from contracts.base import Frozen, Sha256
 from contracts.commands import ServerListing
+from contracts.errors import Refusal
 from contracts.events.inbound import ResumedRun, SkippedTrigger, StartedRun
-from minutebook.models.problem import Problem
 from minutebook.models.states import (
     DecisionOutcome,
     DecisionState,
@@ -115,7 +115,7 @@ class Reply(Frozen, Generic[R]):
     """Exactly one of the two is set."""
 
     result: R | None = None
-    problem: Problem | None = None
+    problem: Refusal | None = None
 
 
 class RunsStarted(Frozen):

@@ -428,7 +428,9 @@ class Owner(Generic[S, C]):
                     "append.guarded", "the run that this belongs to does not allow it any more", status=409
                 )
             case "late":
-                results[index] = Unavailable("ask.late", "the deadline of the command has passed; nothing was done")
+                results[index] = Unavailable(
+                    "ask.late", "the deadline of the command has passed; nothing was done", again=True
+                )
             case "lost":
                 if append.claim is not None and fate.version == append.version:
                     results[index] = Rejected("claim.lost", "this claim is not the current one", status=409)

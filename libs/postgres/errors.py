@@ -43,7 +43,7 @@ def translated() -> Iterator[None]:
     except asyncpg.PostgresError as error:
         said = f"PostgreSQL answered {error.sqlstate} ({_said(error)}){_place(error)}"
         if isinstance(error, _CONTENDED):
-            raise Unavailable(CONTENDED, f"{said}: try again") from None
+            raise Unavailable(CONTENDED, f"{said}: try again", again=True) from None
         if isinstance(error, asyncpg.DiskFullError):
             raise Unavailable(FULL, f"{said}: give its disk more room, and try again") from None
         if isinstance(error, asyncpg.ReadOnlySQLTransactionError):

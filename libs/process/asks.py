@@ -4,16 +4,19 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from contracts.base import Frozen
 from contracts.commands import Command
-from contracts.errors import Broken, Malformed, MinutebookError, Unavailable, from_problem
+from contracts.errors import Broken, Malformed, MinutebookError, Unavailable, from_problem, refusal
 from contracts.replies import Reply
 from libs.bus.disposition import parse
 from libs.bus.port import Bus
+from libs.clock import monotonic
 from libs.eventstore.port import EventStore
 from libs.faultpoints import faultpoint
+from libs.process.again import persist
 from libs.process.dbclock import DatabaseClock
 from libs.process.pile import Pile
 from libs.telemetry import metrics
@@ -42,7 +45,9 @@ def answer(bus: Bus, store: EventStore, command: type[Cmd], handle: AskOf[Cmd, R
             asked = parse(command, data)
             with span(command.subject, traceparent=asked.traceparent):
                 if await clock.now() > asked.deadline:
-                    raise Unavailable("ask.late", f"{command.subject} came after its deadline; nothing was done")
+                    raise Unavailable(
+                        "ask.late", f"{command.subject} came after its deadline; nothing was done", again=True
+                    )
                 reply = _reply(result=await handle(asked))
                 faultpoint("ask.handled")
         except MinutebookError as error:
@@ -75,7 +80,7 @@ def answer_together(bus: Bus, store: EventStore, command: type[Cmd], handle: Ask
 
 
 def _reply(*, result: Frozen | None = None, error: MinutebookError | None = None) -> bytes:
-    reply: Reply[Any] = Reply(result=result, problem=error.problem() if error else None)
+    reply: Reply[Any] = Reply(result=result, problem=refusal(error) if error else None)
     return reply.model_dump_json(serialize_as_any=True).encode()
 
 
@@ -83,39 +88,56 @@ ASK_TRIES = 3
 ASK_TRY_AGAIN_SECONDS = 0.1
 
 
-async def ask(bus: Bus, command: Command, reply: type[R], *, timeout: timedelta) -> R:
-    """Ask the owner, and ask again with the same ids while nobody answers. `timeout` ends at the command's deadline.
+class _Unanswered(Unavailable):
+    """Nobody has said anything: what was asked may have been done or not."""
 
-    What was asked before is late when it is asked again: else it could be done after the one asked again was refused.
+
+async def ask(bus: Bus, command: Command, reply: type[R], *, timeout: timedelta) -> R:
+    """Ask the owner, and ask again with the same ids while nobody answers, or while it lost to others.
+
+    `timeout` ends at the command's deadline. What was asked before is late when it is asked again: else it could be
+    done after the one asked again was refused.
 
     Raises:
         contracts.errors.MinutebookError: the owner's typed no.
         contracts.errors.Unavailable: no reply in time, or the owner cannot record it now; `extra` holds the command's
             id, to be sent again.
     """
+    over = monotonic() + timeout.total_seconds()
     patience = timeout / ASK_TRIES
-    for attempt in range(1, ASK_TRIES + 1):
-        deadline = command.deadline - patience * (ASK_TRIES - attempt)
-        data = command.model_copy(update={"deadline": deadline}).model_dump_json().encode()
+    for left in reversed(range(ASK_TRIES)):
+        deadline = command.deadline - patience * left
+        asked = command.model_copy(update={"deadline": deadline})
+        until = over - patience.total_seconds() * left
         try:
-            answer_ = await bus.ask(command.subject, data, headers={}, timeout=patience)
-        except Unavailable as error:
-            if attempt == ASK_TRIES:
+            return await persist(partial(_ask, bus, asked, reply, until=until), until=until)
+        except _Unanswered as error:
+            if not left:
                 raise Unavailable(
                     "ask.unanswered",
                     f"{command.subject.split('.')[1]} did not answer in {timeout.total_seconds():g} s; "
                     "send the same command again",
                     command_id=str(command.command_id),
                 ) from error
-            await asyncio.sleep(ASK_TRY_AGAIN_SECONDS)
-            continue
-        parsed: Reply[R] = parse(Reply[reply], answer_)  # type: ignore[valid-type]
-        if parsed.problem is not None:
-            refused = from_problem(parsed.problem)
-            if isinstance(refused, Unavailable):
-                refused.extra.setdefault("command_id", str(command.command_id))
-            raise refused
-        if parsed.result is None:
-            raise Malformed("reply.empty", f"{command.subject} was answered with neither result nor problem")
-        return parsed.result
+        except Unavailable as error:
+            if not (error.again and left):
+                error.extra.setdefault("command_id", str(command.command_id))
+                raise
+        await asyncio.sleep(ASK_TRY_AGAIN_SECONDS)
     raise AssertionError("unreachable")
+
+
+async def _ask(bus: Bus, asked: Command, reply: type[R], *, until: float) -> R:
+    data = asked.model_dump_json().encode()
+    try:
+        answer_ = await bus.ask(
+            asked.subject, data, headers={}, timeout=timedelta(seconds=max(until - monotonic(), 0.0))
+        )
+    except Unavailable as error:
+        raise _Unanswered(error.code, error.message) from error
+    parsed: Reply[R] = parse(Reply[reply], answer_)  # type: ignore[valid-type]
+    if parsed.problem is not None:
+        raise from_problem(parsed.problem)
+    if parsed.result is None:
+        raise Malformed("reply.empty", f"{asked.subject} was answered with neither result nor problem")
+    return parsed.result

@@ -1,5 +1,6 @@
 """Wiring of the api."""
 
+from datetime import timedelta
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -36,7 +37,9 @@ from services.api.waiting import Waiting
 def build(tools: Tools) -> ApiService:
     """Build the api on its own connections."""
     definitions = DefinitionViews(tools.store)
-    pool, identity = tools.require_pool(), Identity(tools.store, tools.bus)
+    pool = tools.require_pool()
+    patience = timedelta(seconds=tools.settings.ask_timeout_seconds)
+    identity = Identity(tools.store, tools.bus, patience=patience)
     vault = Vault(pool, Sealing(tools.secrets))
     grants = Grants(tools.store, pool, identity, vault)
     door = Door(

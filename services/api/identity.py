@@ -4,7 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Literal
 from uuid import UUID
 
@@ -12,14 +12,19 @@ from contracts import ids
 from contracts.base import Actor
 from contracts.errors import MinutebookError, Rejected
 from libs.bus.port import Bus
+from libs.clock import monotonic
 from libs.domain import identity as domain
 from libs.eventstore.port import EventStore
 from libs.ids import mint
 from libs.owner import Item, Owner, Publisher
 from libs.process import actor
+from libs.process.again import persist
 
 TENANT_DEFAULT: Final = "default"
 """The tenant that every group begins with."""
+
+PATIENCE: Final = timedelta(seconds=10)
+"""For how long a command that lost to others is tried again."""
 
 TOKEN_BYTES: Final = 32
 TOKEN_CHARS_MIN: Final = 24
@@ -54,7 +59,8 @@ def sha256_of(secret: str) -> str:
 class Identity:
     """The owner of `identity`. Every call gives the id of what is there afterwards, whether it was there before."""
 
-    def __init__(self, store: EventStore, bus: Bus) -> None:
+    def __init__(self, store: EventStore, bus: Bus, *, patience: timedelta = PATIENCE) -> None:
+        self._patience = patience
         self._owner: Owner[domain.State, domain.Command] = Owner(
             domain.CATEGORY, domain.decide, store=store, publisher=Publisher(bus, store)
         )
@@ -169,8 +175,9 @@ class Identity:
         Raises:
             contracts.errors.Rejected: as `libs.domain.identity.decide` says.
             contracts.errors.Unavailable: the database does not answer; nothing is known.
+            contracts.errors.Conflict: others were first again and again, for as long as there is patience.
         """
-        item = Item(
+        item: Item[domain.Command] = Item(
             stream_id=stream_id,
             command=command,
             actor=by or actor("api"),
@@ -178,6 +185,9 @@ class Identity:
             tenant_group=place.tenant_group,
             tenant=place.tenant,
         )
+        return await persist(lambda: self._record(item), until=monotonic() + self._patience.total_seconds())
+
+    async def _record(self, item: Item[domain.Command]) -> domain.State:
         [result] = await self._owner.handle([item])
         if isinstance(result, MinutebookError):
             raise result

@@ -21,7 +21,7 @@ from contracts.commands import (
     SuspendRun,
 )
 from contracts.envelope import Address
-from contracts.errors import Broken, MinutebookError, Rejected
+from contracts.errors import Broken, MinutebookError, Rejected, refusal
 from contracts.events.run import RunStepFailed, RunStepRetrying, RunStepSucceeded, Trigger
 from contracts.replies import Reply, RunChanged, RunsStarted
 from libs.domain import run
@@ -312,7 +312,7 @@ def _reply(outcome: RunChanged | MinutebookError) -> Reply[RunChanged]:
     """One of many answers, of which all together must fit into a message: a problem is told in its first words."""
     if isinstance(outcome, RunChanged):
         return Reply(result=outcome)
-    problem = outcome.problem()
+    problem = refusal(outcome)
     short = {"detail": problem.detail[:DETAIL_CHARS_MAX], "errors": problem.errors[:ERRORS_SHOWN_MAX]}
     return Reply(problem=problem.model_copy(update=short))
 

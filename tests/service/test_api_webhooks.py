@@ -14,7 +14,7 @@ import pytest
 
 from contracts.commands import NoteDifferentBody
 from contracts.envelope import InboundNotice
-from contracts.errors import Conflict
+from contracts.errors import Conflict, refusal
 from contracts.replies import BodyNoted, Reply
 from tests.support.api import WEBHOOK_SECRET, World, world
 from tests.support.postgres import Database
@@ -199,7 +199,7 @@ async def test_a_lost_race_to_note_another_body_is_no_answer_to_its_sender(api: 
 
     async def contended(_subject: str, _data: bytes, _headers: Mapping[str, str]) -> bytes:
         lost = Conflict("append.contended", "the stream was changed by others; send it again")
-        return Reply[BodyNoted](problem=lost.problem()).model_dump_json().encode()
+        return Reply[BodyNoted](problem=refusal(lost)).model_dump_json().encode()
 
     api.bus.answer(NoteDifferentBody.subject, contended)
     assert (await deliver(api, json.dumps(JIRA).encode())).status_code == 202
