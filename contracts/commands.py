@@ -227,7 +227,7 @@ class SettleEffect(Command):
 
     effect_id: UUID
     verdict: SettleVerdict
-    arm: int | None = Field(default=None, ge=0)
+    arm: int = Field(ge=0)
     reference: str | None = Field(default=None, max_length=2_000)
     comment: str | None = Field(default=None, max_length=20_000)
 

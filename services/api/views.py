@@ -1,7 +1,8 @@
 """Details: histories folded with the owners' own `evolve` into the public models."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import asyncpg
 from contracts import ids
 from contracts.base import Event, Principal
 from contracts.errors import Broken, Rejected
+from contracts.events.effect import EffectInDoubt
 from libs.domain import admission, decision, effect, run, wait
 from libs.domain.lifecycle import ATTEMPT, EFFECT
 from libs.eventstore.port import Loaded, Recorded, Store
@@ -232,6 +234,7 @@ class Views:
                     "changed_at": histories[effect_id][-1].event.at,
                     "over_at": state.over_at,
                     "arm": state.arm,
+                    "doubted_at": _doubted_at(state, histories[effect_id]),
                     "looks": state.looks,
                     "looked_at": state.looked_at,
                     "settled": _settlement(state),
@@ -239,6 +242,12 @@ class Views:
             )
             for effect_id, state in states.items()
         )
+
+
+def _doubted_at(state: effect.State, history: Sequence[Recorded]) -> datetime | None:
+    if state.status != "in_doubt":
+        return None
+    return next((fact.event.at for fact in reversed(history) if isinstance(fact.event, EffectInDoubt)), None)
 
 
 def _settlement(state: effect.State) -> dict[str, Any] | None:

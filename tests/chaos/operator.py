@@ -24,7 +24,7 @@ AT_ONCE: Final = 8
 _EFFECTS: Final = """
 select stream_id, run_id, key || case kind when 'write' then '' else ':' || kind end as key, state from effect_heads
 """
-_SETTLED_BY_PROBE: Final = frozenset({"effect.settled", "effect.not_in_doubt", "effect.under_way"})
+_SETTLED_BY_PROBE: Final = frozenset({"effect.settled", "effect.not_in_doubt", "effect.under_way", "effect.stale"})
 _UNDONE: Final = "select stream_id, state, reason from run_heads where state <> 'completed'"
 
 
@@ -33,16 +33,16 @@ async def settle_doubts(
 ) -> None:
     """Give a verdict on all that is in doubt, over HTTP, and see that every approved write landed exactly once."""
     await ground.shift(CALLS_OVER)
-    written = _written(ground)
     doubted = [row for row in await ground.fetch(_EFFECTS) if row["state"] == "in_doubt"]
     places = asyncio.Semaphore(AT_ONCE)
     async with Client(fleet.url, ground.tokens[ADMINISTRATOR]) as client:
 
         async def give(row: Any) -> None:
-            verdict: SettleVerdict = "landed" if written[_key(row)] else "try_again"
-            findings.counts[f"verdicts {verdict}"] += 1
             async with places:
-                await _give(client, row["stream_id"], verdict)
+                arm = (await client.effect(row["stream_id"])).arm  # before its record is read: of that call it tells
+                verdict: SettleVerdict = "landed" if _written(ground)[_key(row)] else "try_again"
+                findings.counts[f"verdicts {verdict}"] += 1
+                await _give(client, row["stream_id"], verdict, arm=arm)
 
         await asyncio.gather(*(give(row) for row in doubted))
     say(f"{len(doubted)} writes in doubt were settled")
@@ -54,11 +54,11 @@ async def settle_doubts(
     )
 
 
-async def _give(client: Client, effect_id: UUID, verdict: SettleVerdict) -> None:
+async def _give(client: Client, effect_id: UUID, verdict: SettleVerdict, *, arm: int) -> None:
     """Send a verdict, and again while the api has not seen yet how late it is. The target's own word may be first."""
     while True:
         try:
-            await client.settle_effect(effect_id, verdict, idempotency_key=f"{effect_id}")
+            await client.settle_effect(effect_id, verdict, arm=arm, idempotency_key=f"{effect_id}")
         except ApiError as error:
             if error.problem.code in _SETTLED_BY_PROBE:
                 return

@@ -69,7 +69,7 @@ CALLS: Mapping[str, tuple[Callable[[Client], Any], str]] = {
     "channels": (lambda c: c.channels(), "ChannelView"),
     "effect": (lambda c: c.effect(EVENT), "EffectView"),
     "settle_effect": (
-        lambda c: c.settle_effect(EVENT, "landed", reference="FERRY-1", comment="Seen.", idempotency_key="k"),
+        lambda c: c.settle_effect(EVENT, "landed", arm=1, reference="FERRY-1", comment="Seen.", idempotency_key="k"),
         "EffectSettled",
     ),
     "probe_effect": (lambda c: c.probe_effect(EVENT, idempotency_key="k"), "EffectSettled"),

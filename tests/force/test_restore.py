@@ -108,12 +108,12 @@ async def _settled_by_what_the_target_shows(fleet: Fleet, *keys: str) -> None:
     await connection.close()
     effects = {effect.run_id: effect async for effect in fleet.client.effects(state="in_doubt")}
     for key in keys:
-        effect_id = effects[fleet.runs[key]].effect_id
+        effect_id, arm = effects[fleet.runs[key]].effect_id, effects[fleet.runs[key]].arm
         verdict: SettleVerdict = "landed" if key in written else "try_again"
 
-        async def settled(effect_id: UUID = effect_id, verdict: SettleVerdict = verdict) -> bool | None:
+        async def settled(effect_id: UUID = effect_id, verdict: SettleVerdict = verdict, arm: int = arm) -> bool | None:
             try:
-                await fleet.client.settle_effect(effect_id, verdict, idempotency_key=str(effect_id))
+                await fleet.client.settle_effect(effect_id, verdict, arm=arm, idempotency_key=str(effect_id))
             except ApiError as error:
                 if error.problem.status != 503:  # the api has not seen yet how late it is
                     raise

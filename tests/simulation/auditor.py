@@ -46,6 +46,7 @@ class _Stream:
     taken: set[UUID] = field(default_factory=set)
     inherited: Mapping[str, UUID] = field(default_factory=dict)
     states: list[str] = field(default_factory=list)
+    arm: int = 0
     pending: int = 0
     pending_at_seconds: float = 0.0
     calls: int = 0
@@ -248,7 +249,7 @@ class Auditor:
                 if effect.of is None:
                     self._must_be_active(effect, "a call was announced")
                 effect.claim, effect.pending_at_seconds = event.claim, self._seconds()
-                effect.over_at = event.over_at
+                effect.over_at, effect.arm = event.over_at, event.arm
                 effect.pending += 1
             case "effect.failed":
                 if effect.writes:
@@ -260,6 +261,9 @@ class Auditor:
                     raise Violation(f"an effect is recorded as done that was written {effect.writes} times")
             case "effect.settled":
                 self._judge_verdict(effect, event.verdict)
+                effect.arm = event.arm
+            case "effect.rearmed":
+                effect.arm = event.arm
 
     @staticmethod
     def _judge_verdict(effect: _Stream, verdict: str) -> None:

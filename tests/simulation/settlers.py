@@ -82,6 +82,7 @@ class Settlers:
             principal=LEADS[lead],
             effect_id=effect_id,
             verdict=verdict,
+            arm=effect.arm,
             reference=f"https://target/{effect.key}" if verdict == "landed" else None,
         )
 

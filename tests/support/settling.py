@@ -70,6 +70,7 @@ async def verdict(
         principal=by or operator(world),
         effect_id=effect_id,
         verdict=said,
+        arm=(await world.record.state(effect.CATEGORY, effect_id)).arm,
         **fields,
     )
 

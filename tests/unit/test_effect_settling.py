@@ -84,6 +84,7 @@ def verdict(said: SettleVerdict) -> Settle:
         command_id=uuid4(),
         effect_id=EFFECT,
         verdict=said,
+        arm=0,
         reference="https://example.com/pull/7" if said == "landed" else None,
         comment="I looked",
         response=RESPONSE if said == "landed" else None,

@@ -67,14 +67,14 @@ class Expire(Frozen):
 class Settle(Frozen):
     """A person's verdict on an effect in doubt. `blobs` hold the response, and a back-link's arguments, by digest.
 
-    `arm` names the call that the person looked for; None is whichever is in doubt.
+    `arm` names the call that the person looked for.
     """
 
     principal: Principal
     command_id: UUID
     effect_id: UUID
     verdict: SettleVerdict
-    arm: int | None = None
+    arm: int
     reference: str | None
     comment: str | None
     response: BlobRef | None = None

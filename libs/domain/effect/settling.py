@@ -57,7 +57,7 @@ def must_be_settleable(principal: Principal, state: State, now: datetime) -> Non
 
 def settle(command: Settle, state: State, now: datetime) -> Decided:
     must_be_settleable(command.principal, state, now)
-    if command.arm is not None and command.arm != state.arm:
+    if command.arm != state.arm:
         message = (
             f"the verdict is on the call of arm {command.arm}, and that of arm {state.arm} is in doubt now; "
             "look at the target again"

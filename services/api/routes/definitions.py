@@ -70,7 +70,6 @@ async def promote_definition(
     definition_id: str, body: PromoteRequest, caller: Caller, door: TheDoor
 ) -> DefinitionPromoted:
     """Let every new run take a version that was declared before: the end of a canary, or the way back."""
-    require_administrator(caller, "definition.not_yours", "versions are promoted")
     version = named_version(await door.definitions.versions(caller, definition_id), body.hash)
     command = PromoteDefinition(**await door.opening(caller), definition_id=definition_id, hash=version.hash)
     changed = await door.ask(command, DefinitionChanged)

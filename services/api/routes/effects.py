@@ -18,7 +18,6 @@ from services.api.door import (
     DoorRoute,
     TheDoor,
     command_id_of,
-    require_administrator,
 )
 from services.api.parameters import PAGE_LIMIT, Cursor, IdempotencyKey, Limit
 from services.api.problems import documented
@@ -62,8 +61,7 @@ async def settle_effect(
 ) -> EffectSettled:
     """Say what became of a write in doubt, once. For administrators; not before its last call is over everywhere."""
     await door.queries.require_effect(caller, effect_id)
-    require_administrator(caller, "effect.not_yours", "effects in doubt are settled")
-    command_id = command_id_of(caller, idempotency_key, "settle", effect_id, body.verdict)
+    command_id = command_id_of(caller, idempotency_key, "settle", effect_id, body.verdict, str(body.arm))
     command = SettleEffect(
         **await door.opening(caller, command_id=command_id),
         effect_id=effect_id,
@@ -81,7 +79,6 @@ async def probe_effect(
 ) -> EffectSettled:
     """Ask the target now whether a write in doubt is there, as its connector's `probe` says. For administrators."""
     await door.queries.require_effect(caller, effect_id)
-    require_administrator(caller, "effect.not_yours", "effects in doubt are looked for")
     command_id = command_id_of(caller, idempotency_key, "probe", effect_id)
     command = ProbeEffect(**await door.opening(caller, command_id=command_id), effect_id=effect_id)
     return _settled(await door.ask(command, EffectChanged))

@@ -313,16 +313,16 @@ class Client:
         effect_id: UUID | str,
         verdict: SettleVerdict,
         *,
+        arm: int,
         reference: str | None = None,
         comment: str | None = None,
-        arm: int | None = None,
         idempotency_key: str | None = None,
     ) -> EffectSettled:
         """Say what became of a write in doubt. `landed` may name what the target calls the record.
 
-        `arm` binds the verdict to the call that was looked for, as the effect's view has it.
+        `arm` names the call that was looked for: read the effect, look at its target, and send the arm that was read.
         """
-        request = SettleRequest(verdict=verdict, reference=reference, comment=comment, arm=arm)
+        request = SettleRequest(verdict=verdict, arm=arm, reference=reference, comment=comment)
         return await self._call(
             EffectSettled,
             "POST",

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, cast
 import typer
 
 from minutebook.cli.printing import moment, table
-from minutebook.cli.session import call, out, show
+from minutebook.cli.session import call, err, out, show
 from minutebook.client import Client
 from minutebook.models import EffectSettled, EffectView
 from minutebook.models.states import EffectState, SettleVerdict
@@ -63,7 +63,7 @@ def show_effect(effect_id: EffectId) -> None:
         ("message", effect.message),
         ("arguments", json.dumps(effect.arguments, ensure_ascii=False)),
         ("may be settled from", moment(effect.over_at) if effect.state == "in_doubt" and effect.over_at else None),
-        ("arm", effect.arm if effect.state == "in_doubt" else None),
+        ("in doubt", _doubt(effect) if effect.state == "in_doubt" else None),
         ("looked for", f"{effect.looks} times" if effect.looks else None),
     ):
         if value is not None:
@@ -83,17 +83,35 @@ def settle(
     ],
     reference: Annotated[str | None, typer.Option(help="what the target calls the record, with `landed`")] = None,
     comment: Annotated[str | None, typer.Option("--comment", "-m", help="why, for the record")] = None,
-    arm: Annotated[int | None, typer.Option(help="of the call that you looked for, from `effects show`")] = None,
+    arm: Annotated[
+        int | None,
+        typer.Option(help="of the call that you looked for, from `effects show`; without it the one in doubt now"),
+    ] = None,
 ) -> None:
     """Settle a write in doubt, by what you saw at its target."""
     said = cast(SettleVerdict, verdict.replace("-", "_"))
-    _tell(call(lambda client: client.settle_effect(effect_id, said, reference=reference, comment=comment, arm=arm)))
+
+    async def judge(client: Client) -> EffectSettled:
+        on = arm
+        if on is None:
+            effect = await client.effect(effect_id)
+            on = effect.arm
+            if effect.state == "in_doubt":
+                err.print(f"in doubt of {effect.system}.{effect.tool} at {effect.step}: {_doubt(effect)}", markup=False)
+        return await client.settle_effect(effect_id, said, arm=on, reference=reference, comment=comment)
+
+    _tell(call(judge))
 
 
 @effects.command("probe")
 def probe(effect_id: EffectId) -> None:
     """Ask the target now whether a write in doubt is there."""
     _tell(call(lambda client: client.probe_effect(effect_id)))
+
+
+def _doubt(effect: EffectView) -> str:
+    """Which call a verdict would be on."""
+    return f"the call of arm {effect.arm}, since {moment(effect.doubted_at)}"
 
 
 def _tell(settled: EffectSettled) -> None:

@@ -16,18 +16,20 @@ class SettleRequest(Sent):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"verdict": "landed", "reference": "CORE-7", "comment": "Found in the tracker."}]
+            "examples": [{"verdict": "landed", "arm": 0, "reference": "CORE-7", "comment": "Found in the tracker."}]
         }
     )
 
     verdict: SettleVerdict
+    arm: int = Field(
+        ge=0,
+        description="the effect's `arm` when you looked at its target: the verdict is on that call alone; "
+        "409 where another one is in doubt by now",
+    )
     reference: str | None = Field(
         default=None, max_length=2_000, description="what the target calls the record; with `landed` alone"
     )
     comment: str | None = Field(default=None, max_length=20_000)
-    arm: int | None = Field(
-        default=None, ge=0, description="the effect's `arm` when you looked; 409 where another call is in doubt by now"
-    )
 
     @model_validator(mode="after")
     def _reference_of_a_record(self) -> Self:

@@ -209,7 +209,10 @@ class EffectView(Shown):
     over_at: AwareDatetime | None = Field(
         default=None, description="from when on the last call cannot be under way anywhere; no verdict is taken before"
     )
-    arm: int = Field(default=0, description="how often it was armed to be called again")
+    arm: int = Field(default=0, description="how often it was armed to be called again; a verdict names it")
+    doubted_at: AwareDatetime | None = Field(
+        default=None, description="since when its last call is in doubt; null unless it is"
+    )
     looks: int = Field(default=0, description="how often the target was asked whether the write in doubt is there")
     looked_at: AwareDatetime | None = Field(default=None, description="when it was asked last")
     settled: SettledView | None = Field(default=None, description="the verdict that was recorded last")
