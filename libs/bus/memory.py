@@ -186,6 +186,12 @@ class MemoryBroker:
         for durable in [held.spec for held in self._durables.values() if held.spec.stream == name]:
             self.delete(durable)
 
+    def empty(self) -> None:
+        """Drop every stream with all that it holds, and make it anew, as `libs.bus.declare.purge` does."""
+        for name in list(self._stamps):
+            self.delete_stream(name)
+        self.restore()
+
     def declare(self, durable: DurableSpec) -> None:
         """Create a durable, from the first message of its stream; no change when it exists."""
         if durable.name in self._durables:

@@ -7,14 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 from contracts.events.attempt import AttemptQueued, AttemptSucceeded
 from contracts.events.run import RunForked
 from libs.domain.lifecycle import RUN_ACTIVE
 from libs.eventstore.adapter import digest_bytes
+from libs.eventstore.eras import Begun
 from libs.eventstore.heads import HEADS, check_values, heads_of
+from libs.eventstore.keyring import Keyring
 from libs.eventstore.mapper import Mapper
 from libs.eventstore.people import MemoryPeople
 from libs.eventstore.port import (
@@ -65,6 +67,33 @@ class _Ready:
     priority: int = 0
 
 
+_HELD: Final = (
+    "rows",
+    "history",
+    "era_number",
+    "_began_at",
+    "_facts",
+    "_streams",
+    "_snapshots",
+    "_blobs",
+    "_ready",
+    "_unpublished",
+    "_deliveries",
+    "_leases",
+    "_incarnations",
+    "_xid",
+)
+"""What a dump holds beside the keys of persons. Values in these are never changed, only replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """Everything that a store held at one moment."""
+
+    held: Mapping[str, Any]
+    keys: Keyring
+
+
 @dataclass(slots=True)
 class _Statement:
     """What one append writes, gathered before it counts."""
@@ -76,7 +105,7 @@ class _Statement:
 class MemoryStore:
     """Every port of the event store. `clock` is its time: set it, or `advance` it. `mint_claim` makes nonces.
 
-    `era_number` may be counted up, as a restore does. Whoever uses this store is taken to have been started again then.
+    Once an era has begun, whoever uses this store is taken to have been started again.
     """
 
     def __init__(
@@ -347,6 +376,25 @@ class MemoryStore:
         forked = (recorded.event for recorded in begun[1:2] if isinstance(recorded.event, RunForked))
         return min([begun[0].era, *(self._era_of(event.parent) for event in forked)])
 
+    def begin_era(self) -> Begun:
+        """Begin a new era, as `libs.eventstore.eras.begin_era` does."""
+        is_new = self.era_number == 1 or any(recorded.era == self.era_number for recorded in self._facts)
+        self.era_number += is_new
+        self._began_at = self.clock
+        self._incarnations.clear()
+        self._leases.clear()
+        return Begun(self.era_number, is_new)
+
+    def dump(self) -> Dump:
+        """Return all that is held now, for `restore`."""
+        return Dump({name: _copied(getattr(self, name)) for name in _HELD}, self.mapper.people.ring.copy())
+
+    def restore(self, dump: Dump) -> None:
+        """Hold what a dump holds, and nothing else. An era is to begin next, before anybody appends."""
+        for name, held in dump.held.items():
+            setattr(self, name, _copied(held))
+        self.mapper.people.ring = dump.keys.copy()
+
     # Clockwork
 
     async def due(self, category: str, *, limit: int, after: tuple[datetime, UUID] | None = None) -> Sequence[Due]:
@@ -569,6 +617,13 @@ class MemoryStore:
 
     def _in_order(self) -> list[Delivery]:
         return sorted(self._deliveries.values(), key=lambda d: (d.received_at or self.clock, d.id))
+
+
+def _copied(held: Any) -> Any:
+    """A copy of dicts and lists all the way down to what is never changed."""
+    if isinstance(held, dict):
+        return {key: _copied(value) for key, value in held.items()}
+    return list(held) if isinstance(held, list) else held
 
 
 def _newborn(birth: BirthItem) -> Head:

@@ -1,11 +1,14 @@
 """Eras on PostgreSQL: who begins one, who is refused from there on, and which runs are older."""
 
+from datetime import timedelta
+
 import asyncpg
 import pytest
 
 from contracts.errors import Unavailable
 from contracts.events.run import RunForked
 from libs.eventstore.eras import ENDED, Begun, begin_era
+from libs.eventstore.memory import MemoryStore
 from libs.eventstore.postgres import PostgresStore
 from libs.ids import mint
 from libs.postgres.pool import open_pool
@@ -68,7 +71,7 @@ async def test_runs_of_earlier_eras_and_their_forks(world: World, request: pytes
         await begin_era(request.getfixturevalue("database").owner_dsn, reason="restored")
         store = PostgresStore(request.getfixturevalue("pool"))
     else:
-        store.era_number += 1
+        store.begin_era()
     for run, parent in ((fork, old), (fork_of_fork, fork)):
         forked = RunForked(at=AT, parent=parent, at_version=2, effects={})
         await store.append("run", [append("run", run, created(parent=parent), forked)])
@@ -77,3 +80,31 @@ async def test_runs_of_earlier_eras_and_their_forks(world: World, request: pytes
     assert await store.of_earlier_eras(everyone) == {old, fork, fork_of_fork}
     assert await store.of_earlier_eras([]) == frozenset()
     assert (await store.era()).number == 2
+
+
+async def test_the_store_in_memory_begins_eras_alike() -> None:
+    store = MemoryStore()
+    assert store.begin_era() == Begun(2, is_new=True)
+    assert store.begin_era() == Begun(2, is_new=False)
+    await store.append("run", [append("run", mint(), created())])
+    assert store.begin_era() == Begun(3, is_new=True)
+
+
+async def test_what_was_written_after_a_dump_is_gone_with_its_restore() -> None:
+    store, changed, lost = MemoryStore(), mint(), mint()
+    await store.append("run", [append("run", changed, created())])
+    await store.record_incarnations({"WORK": "1"})
+    dump = store.dump()
+    rows, history = dict(store.rows["run"]), list(store.history)
+    for _ in range(2):
+        before = (await store.load("run", {changed: 0})).streams[changed]
+        await store.append("run", [append("run", before, started()), append("run", lost, created())])
+        assert len(store.history) == 3
+
+        store.restore(dump)
+        assert (store.rows["run"], store.history) == (rows, history)
+        assert len(await store.unpublished(older_than=timedelta(0), limit=9)) == 1
+        loaded = (await store.load("run", {changed: 0, lost: 0})).streams
+        assert (loaded[changed].version, loaded[lost].version) == (1, 0)
+        assert store.begin_era() == Begun(2, is_new=True)
+        assert await store.incarnations() == {}

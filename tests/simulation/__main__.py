@@ -21,6 +21,7 @@ def main(arguments: Sequence[str]) -> int:
         help="play without each guard (or those of `--without`, by commas)",
     )
     parser.add_argument("--twice", action="store_true", help="play each seed twice and compare")
+    parser.add_argument("--fingerprints", action="store_true", help="print the fingerprint of each seed")
     parser.add_argument("--trace", type=int, default=60, help="how much of a failing seed's trace to print, in lines")
     parser.add_argument("--seconds", type=float, help="stop after this long, whatever is left")
     asked = parser.parse_args(arguments)
@@ -32,7 +33,15 @@ def main(arguments: Sequence[str]) -> int:
         return report.guards()
     first, count = (asked.seed, 1) if asked.seed is not None else (asked.first, asked.seeds)
     lines = sys.maxsize if asked.seed is not None and asked.trace == 60 else asked.trace
-    return report.seeds(first, count, without=asked.without, lines=lines, seconds=asked.seconds, twice=asked.twice)
+    return report.seeds(
+        first,
+        count,
+        without=asked.without,
+        lines=lines,
+        seconds=asked.seconds,
+        twice=asked.twice,
+        fingerprints=asked.fingerprints,
+    )
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ reached the target. Every sentence that it can break the simulation with is a pr
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -15,50 +16,29 @@ from libs.eventstore.memory import Head, MemoryStore
 from libs.eventstore.port import Recorded
 from tests.simulation import tables
 from tests.simulation.awaited import Awaited
-from tests.simulation.catalogue import LINKED
+from tests.simulation.effects import Effects
 from tests.simulation.places import Places
+from tests.simulation.runs import Runs
+from tests.simulation.streams import Stream
 from tests.simulation.violation import Violation
 
 WATCHDOG: Final = timedelta(seconds=60)
 CLOCK_MAY_GO_BACK: Final = timedelta(seconds=30)
-CALL_STARTS_WITHIN_SECONDS: Final = 5.0
 CANCEL_REACHES_WITHIN_SECONDS: Final = 10.0
 PARKED_AFTER_SECONDS: Final = 90.0
 """One stale wake after parking is fine; by now it has come."""
 
 
 @dataclass(slots=True)
-class _Stream:
-    category: str
-    state: str = "-"
-    version: int = 0
-    changed_at_seconds: float = 0.0
-    digest: bytes = b""
-    run_id: UUID | None = None
-    claim: UUID | None = None
-    lost_claims: set[UUID] = field(default_factory=set)
-    shown: str | None = None
-    asked: Any = None
-    voted: list[str] = field(default_factory=list)
-    steps: dict[str, str] = field(default_factory=dict)
-    moments: set[datetime] = field(default_factory=set)
-    manual: set[str] = field(default_factory=set)
-    taken: set[UUID] = field(default_factory=set)
-    inherited: Mapping[str, UUID] = field(default_factory=dict)
-    states: list[str] = field(default_factory=list)
-    arm: int = 0
-    pending: int = 0
-    pending_at_seconds: float = 0.0
-    calls: int = 0
-    writes: int = 0
-    under_way: int = 0
-    over_at: datetime | None = None
-    of: UUID | None = None
-    tool: str = ""
-    doubted: str | None = None
-    writing: dict[str, UUID] = field(default_factory=dict)
-    key: str = ""
-    definition_id: str = ""
+class Known:
+    """What the auditor knows from the facts alone: a restored record takes it back."""
+
+    streams: dict[UUID, Stream] = field(default_factory=dict)
+    caused: set[UUID] = field(default_factory=set)
+    received: set[str] = field(default_factory=set)
+    runs: Runs = field(default_factory=Runs)
+    places: Places = field(default_factory=Places)
+    awaited: Awaited = field(default_factory=Awaited)
 
 
 class Auditor:
@@ -68,18 +48,17 @@ class Auditor:
         self._store = store
         self._seconds = seconds
         self._read = 0
-        self.streams: dict[UUID, _Stream] = {}
-        self._triggered: set[tuple[UUID, str, str]] = set()
-        self._caused: set[UUID] = set()
+        self._known = Known()
         self._refused: dict[UUID, str] = {}
         self._accepted: dict[str, str | None] = {}
-        self._places = Places()
-        self._received: set[str] = set()
-        self._awaited = Awaited()
-        self._started: defaultdict[str, list[str]] = defaultdict(list)
         self._executed: set[UUID] = set()
         self._executing: dict[UUID, UUID] = {}
-        self._effects: dict[str, UUID] = {}
+        self.effects = Effects(self._known.streams, seconds)
+
+    @property
+    def streams(self) -> Mapping[UUID, Stream]:
+        """Where each stream stands."""
+        return self._known.streams
 
     # What is written
 
@@ -98,14 +77,14 @@ class Auditor:
             self._judge_head(stream_id, category)
 
     def _take(self, recorded: Recorded) -> None:
-        stream = self.streams.setdefault(recorded.stream_id, _Stream(recorded.category))
+        stream = self._known.streams.setdefault(recorded.stream_id, Stream(recorded.category, recorded.era))
         where = f"{recorded.type} v{recorded.version} of {recorded.stream_id}"
         if recorded.version != stream.version + 1:
             raise Violation(f"the history of a stream has a gap or a double: {where} after v{stream.version}")
         stream.version, stream.digest = recorded.version, recorded.digest
         stream.changed_at_seconds = self._seconds()
         causation = recorded.metadata.causation
-        self._caused.add(causation)
+        self._known.caused.add(causation)
         if causation in self._refused:
             raise Violation(f"a command that was refused ({self._refused[causation]}) was done later: {where}")
         before = stream.state
@@ -120,78 +99,32 @@ class Auditor:
         if judge is not None:
             judge(self, stream, recorded, before)
 
-    def _judge_run(self, run: _Stream, recorded: Recorded, _before: str) -> None:
+    def _judge_run(self, run: Stream, recorded: Recorded, _before: str) -> None:
+        self._known.places.judge_run(recorded)
         event: Any = recorded.event
-        self._places.judge_run(recorded)
-        if recorded.type in {"run.suspended", "run.resumed", "run.cancelled"}:
-            by_doubt = recorded.type == "run.suspended" and event.by is None and event.failure_class is None
-            run.doubted = event.step if by_doubt else None
-        if recorded.type == "run.step_writing":
-            run.writing[event.step] = event.effect_id
-        if recorded.type == "run.created":
-            run.definition_id, run.key = event.definition_id, str(event.context.get("key", ""))
-        match recorded.type:
-            case "run.created" if event.trigger.key is not None:
-                key = (recorded.metadata.tenant_group, event.definition_id, event.trigger.key)
-                if key in self._triggered:
-                    raise Violation(f"one trigger key started two runs: {key[1]} {key[2]}")
-                self._triggered.add(key)
-                self._started[event.trigger.key.partition(":")[2]].append(event.definition_id)
-            case "run.forked":
-                run.inherited = event.effects
-            case "run.event_taken":
-                if event.inbound_id in run.taken:
-                    raise Violation(f"a run took one event twice: {event.inbound_id}")
-                run.taken.add(event.inbound_id)
-            case "run.looped":
-                for step in event.reset:
-                    if step in run.steps:
-                        self._step(run, step, "pending", recorded)
-            case "run.cancelled":
-                for step, state in list(run.steps.items()):
-                    if state in tables.STEP_OPEN:
-                        self._step(run, step, "cancelled", recorded)
-            case "run.approval_expired":
-                for step in (event.step, event.write):
-                    if run.steps.get(step, "pending") not in {"pending", "delayed"}:
-                        self._step(run, step, "pending", recorded)
-            case type_ if type_ in tables.STEP_AFTER:
-                self._step(run, event.step, tables.STEP_AFTER[type_], recorded)
-                if (until := getattr(event, "until", None) or getattr(event, "not_before", None)) is not None:
-                    run.moments.add(until)
-                if type_ == "run.manual_opened":
-                    run.manual.add(event.step)
+        parent = self.streams[event.parent] if recorded.type == "run.forked" else None
+        self._known.runs.judge(run, recorded, parent)
 
-    @staticmethod
-    def _step(run: _Stream, step: str, after: str, recorded: Recorded) -> None:
-        before = run.steps.get(step, "pending")
-        if after not in tables.STEP.get(before, frozenset()):
-            raise Violation(
-                f"no such edge of a step: {before} -> {after} of {step} by {recorded.type} v{recorded.version}"
-            )
-        run.steps[step] = after
-        run.manual.discard(step)
-
-    def _judge_admission(self, key: _Stream, recorded: Recorded, before: str) -> None:
-        key.state = self._places.judge_key(recorded)
+    def _judge_admission(self, key: Stream, recorded: Recorded, before: str) -> None:
+        key.state = self._known.places.judge_key(recorded)
         if key.state not in tables.ADMISSION.get(before, frozenset()) | {before}:
             raise Violation(f"no such edge of a key: {before} -> {key.state} by {recorded.type}")
 
-    def _judge_wait(self, wait: _Stream, recorded: Recorded, _before: str) -> None:
+    def _judge_wait(self, wait: Stream, recorded: Recorded, _before: str) -> None:
         event: Any = recorded.event
         if recorded.type == "wait.opened":
             wait.run_id = event.run_id
-        self._awaited.judge_wait(recorded)
+        self._known.awaited.judge_wait(recorded)
 
-    def _judge_inbound(self, _inbound: _Stream, recorded: Recorded, _before: str) -> None:
+    def _judge_inbound(self, _inbound: Stream, recorded: Recorded, _before: str) -> None:
         event: Any = recorded.event
-        self._awaited.judge_event(recorded)
+        self._known.awaited.judge_event(recorded)
         if recorded.type == "inbound.received":
-            if event.external_id in self._received:
+            if event.external_id in self._known.received:
                 raise Violation(f"one event was recorded twice: {event.external_id}")
-            self._received.add(event.external_id)
+            self._known.received.add(event.external_id)
 
-    def _judge_attempt(self, attempt: _Stream, recorded: Recorded, before: str) -> None:
+    def _judge_attempt(self, attempt: Stream, recorded: Recorded, before: str) -> None:
         event: Any = recorded.event
         where = f"{recorded.type} v{recorded.version} of {recorded.stream_id}"
         match recorded.type:
@@ -211,7 +144,7 @@ class Auditor:
                 if recorded.type == "attempt.succeeded" and event.claim in attempt.lost_claims:
                     raise Violation(f"a report came after its lease was lost: {where}")
 
-    def _judge_decision(self, decision: _Stream, recorded: Recorded, _before: str) -> None:
+    def _judge_decision(self, decision: Stream, recorded: Recorded, _before: str) -> None:
         event: Any = recorded.event
         match recorded.type:
             case "decision.opened":
@@ -233,54 +166,7 @@ class Auditor:
                 if event.votes and event.outcome == "approve" and approvals < decision.asked.quorum.need:
                     raise Violation(f"{approvals} approvals were taken for enough: {recorded.stream_id}")
 
-    def _judge_effect(self, effect: _Stream, recorded: Recorded, _before: str) -> None:
-        event: Any = recorded.event
-        match recorded.type:
-            case "effect.declared":
-                effect.run_id, effect.key, effect.of, effect.tool = event.run_id, event.key, event.of, event.tool
-                if event.of is not None:
-                    self._judge_back_link(effect, event.of)
-                    return
-                before_fork = self.streams[event.run_id].inherited.get(event.key)
-                if before_fork is not None and self.streams[before_fork].state not in tables.EFFECT_NOT_DONE:
-                    raise Violation(f"a fork does again what was done before it, or may have been: {event.key}")
-                self._effects[f"{event.run_id}:{event.key}"] = recorded.stream_id
-            case "effect.pending":
-                if effect.of is None:
-                    self._must_be_active(effect, "a call was announced")
-                effect.claim, effect.pending_at_seconds = event.claim, self._seconds()
-                effect.over_at, effect.arm = event.over_at, event.arm
-                effect.pending += 1
-            case "effect.failed":
-                if effect.writes:
-                    raise Violation(f"an effect that was written is recorded as failed: {effect.key}")
-            case "effect.succeeded":
-                if event.claim != effect.claim:
-                    raise Violation(f"a report of another call was taken: {effect.key}")
-                if effect.writes != 1:
-                    raise Violation(f"an effect is recorded as done that was written {effect.writes} times")
-            case "effect.settled":
-                self._judge_verdict(effect, event.verdict)
-                effect.arm = event.arm
-            case "effect.rearmed":
-                effect.arm = event.arm
-
-    @staticmethod
-    def _judge_verdict(effect: _Stream, verdict: str) -> None:
-        """Everybody who settles says what the target shows; so what they said is true, unless it came too early."""
-        if effect.under_way:
-            raise Violation(f"an effect was settled as {verdict} while its call was under way: {effect.key}")
-        if effect.writes != (verdict == "landed"):
-            raise Violation(f"an effect that was written {effect.writes} times was settled as {verdict}: {effect.key}")
-
-    def _judge_back_link(self, effect: _Stream, of: UUID) -> None:
-        write = self.streams[of]
-        if write.state != "succeeded":
-            raise Violation(f"a link leads back from a write that is {write.state}: {write.key}")
-        effect.key = f"{effect.key}:back_link"
-        self._effects[f"{effect.run_id}:{effect.key}"] = next(i for i, each in self.streams.items() if each is effect)
-
-    def _must_be_active(self, stream: _Stream, what: str) -> None:
+    def _must_be_active(self, stream: Stream, what: str) -> None:
         run = self.streams[stream.run_id] if stream.run_id else None
         if run is None or run.state not in tables.RUN_ACTIVE:
             raise Violation(f"{what} while its run was {run.state if run else 'absent'}")
@@ -307,7 +193,7 @@ class Auditor:
                 limit = timedelta(seconds=150)
             case "attempt", "running":
                 limit = timedelta(seconds=90)
-        if category == "run" and self._places.is_held(stream_id):
+        if category == "run" and self._known.places.is_held(stream_id):
             limit = None
         if limit is None:
             return
@@ -341,7 +227,7 @@ class Auditor:
 
     def refused(self, command_id: UUID, code: str) -> None:
         """A caller was told no. What was done because of its command would make that a lie."""
-        if command_id in self._caused:
+        if command_id in self._known.caused:
             raise Violation(f"a caller was refused ({code}) what it had done: command {command_id}")
         self._refused[command_id] = code
 
@@ -353,17 +239,36 @@ class Auditor:
         if verdicts.get(command_id) != verdict:
             raise Violation(f"a verdict that was taken is not in the history: {effect_id}")
 
-    def calls_may_be_under_way(self) -> bool:
-        """Whether the target may be about to be called, or be at work."""
-        effects = [stream for stream in self.streams.values() if stream.category == "effect"]
-        open_ = any(effect.under_way or effect.state in {"declared", "pending"} for effect in effects)
-        return open_ or any(e.over_at is not None and e.over_at > self._store.clock for e in effects)
-
     def accepted(self, external_id: str, definition_id: str | None) -> None:
         """A source was told that its event was taken; it starts this workflow, or none."""
         self._accepted[external_id] = definition_id
 
-    # What reached the outside
+    # A restored record
+
+    def remember(self) -> Known:
+        """What the facts say until now, as a dump of the database holds them."""
+        self.look()
+        return deepcopy(self._known)
+
+    def set_back(self, known: Known) -> Mapping[str, str | None]:
+        """The record was set back to what it held when `known` was remembered.
+
+        Returns the events that were accepted and are in it no more, with the workflow that each was to start: what was
+        told of the lost time is lost, and no more than that.
+        """
+        streams = self._known.streams
+        self._known = deepcopy(known)
+        streams.clear()
+        streams.update(self._known.streams)
+        self._known.streams = streams
+        self._read = len(self._store.history)
+        self.effects.restored()
+        held = self._known.received | {delivery.external_id for delivery in self._store._deliveries.values()}
+        lost = {i: definition_id for i, definition_id in self._accepted.items() if i not in held}
+        self._accepted = {i: self._accepted[i] for i in self._accepted if i in held}
+        return lost
+
+    # What is executed
 
     def executes(self, attempt_id: UUID, claim: UUID) -> None:
         """An executor begins."""
@@ -379,36 +284,6 @@ class Auditor:
         """An executor has ended, one way or another."""
         self._executing.pop(claim, None)
 
-    def called(self, key: str) -> UUID:
-        """A call reaches the target; its effect."""
-        self.look()
-        effect_id = self._effects.get(key)
-        if effect_id is None:
-            raise Violation(f"a call was made that was never declared: {key}")
-        effect = self.streams[effect_id]
-        effect.calls += 1
-        effect.under_way += 1
-        if effect.calls > effect.pending:
-            raise Violation(f"a call was made that was not announced: {key}")
-        if effect.state not in {"pending", "in_doubt"}:
-            raise Violation(f"a call was made while its effect was {effect.state}: {key}")
-        late = self._seconds() - effect.pending_at_seconds
-        if late > CALL_STARTS_WITHIN_SECONDS:
-            raise Violation(f"a call was made {late:.1f} s after it was announced: {key}")
-        return effect_id
-
-    def over(self, effect_id: UUID, *, written: bool) -> None:
-        """The target has done what it was asked, or will not do it any more."""
-        effect = self.streams[effect_id]
-        effect.under_way -= 1
-        if not written:
-            return
-        effect.writes += 1
-        if effect.state not in {"pending", "in_doubt"}:
-            raise Violation(f"the target wrote what is recorded as {effect.state}: {effect.key}")
-        if effect.writes > 1:
-            raise Violation(f"done twice in the outside world: {effect.key}")
-
     # How it ends
 
     def unsettled(self) -> list[str]:
@@ -419,14 +294,14 @@ class Auditor:
             run = self.streams.get(stream.run_id) if stream.run_id else None
             run_state = run.state if run else ""
             match stream.category, stream.state:
-                case "run", "created" if self._places.may_wait(stream_id):
+                case "run", "created" if self._known.places.may_wait(stream_id):
                     pass
                 case "run", "created" | "running" | "waiting_event" | "waiting_timer":
                     found.append(f"run {stream_id} is {stream.state}, steps {stream.steps}")
                 case "wait", "opening" | "open" if run_state in tables.RUN_OVER:
                     found.append(f"wait {stream_id} is {stream.state}, its run {run_state}")
                 case "admission", _:
-                    over = [i for i in self._places.named(stream_id) if self.streams[i].state in tables.RUN_OVER]
+                    over = [i for i in self._known.places.named(stream_id) if self.streams[i].state in tables.RUN_OVER]
                     found += [f"run {i} is over and has a place under key {stream_id}" for i in over]
                 case "attempt", "running":
                     found.append(f"attempt {stream_id} is running, its run {run_state}")
@@ -447,7 +322,7 @@ class Auditor:
             if stream.category == "run" and stream.state == "waiting_decision":
                 asked = open_[stream_id]
                 found.append(f"run {stream_id} waits for a decision, {asked} are open, steps {stream.steps}")
-        lost = sorted(self._accepted.keys() - self._received)
+        lost = sorted(self._accepted.keys() - self._known.received)
         found += [f"event {external_id} was accepted and is not recorded" for external_id in lost]
         for category, rows in self._store.rows.items():
             for stream_id, head in rows.items():
@@ -474,8 +349,10 @@ class Auditor:
         """Everything is settled: the last checks. `fold` is the product's own: (state, columns) of a stream."""
         self.look()
         for external_id, definition_id in self._accepted.items():
-            if self._started[external_id] != ([] if definition_id is None else [definition_id]):
-                raise Violation(f"event {external_id} for {definition_id} started {self._started[external_id]}")
+            if self._known.runs.started[external_id] != ([] if definition_id is None else [definition_id]):
+                raise Violation(
+                    f"event {external_id} for {definition_id} started {self._known.runs.started[external_id]}"
+                )
         by_stream: defaultdict[UUID, list[Recorded]] = defaultdict(list)
         for recorded in self._store.history:
             by_stream[recorded.stream_id].append(recorded)
@@ -484,19 +361,14 @@ class Auditor:
             state, columns = fold(facts[0].category, tuple(facts))
             if (head.state, dict(head.columns)) != (state, dict(columns)):
                 raise Violation(f"the head row of {facts[0].category} {stream_id} is not what its facts add up to")
-        linked = {stream.of for stream in self.streams.values() if stream.of is not None}
-        for effect_id, effect in self.streams.items():
-            if effect.category == "effect" and effect.writes != (effect.state == "succeeded"):
-                raise Violation(f"effect {effect.key} is {effect.state} and was written {effect.writes} times")
-            if effect.state == "succeeded" and effect.tool in LINKED and effect_id not in linked:
-                raise Violation(f"a write stands without its back-link: {effect.key}")
+        self.effects.close(self._store.era_number)
 
 
-_JUDGES: Final[Mapping[str, Callable[[Auditor, _Stream, Recorded, str], None]]] = {
+_JUDGES: Final[Mapping[str, Callable[[Auditor, Stream, Recorded, str], None]]] = {
     "run": Auditor._judge_run,
     "attempt": Auditor._judge_attempt,
     "decision": Auditor._judge_decision,
-    "effect": Auditor._judge_effect,
+    "effect": lambda auditor, effect, recorded, _before: auditor.effects.judge(effect, recorded),
     "inbound": Auditor._judge_inbound,
     "wait": Auditor._judge_wait,
     "admission": Auditor._judge_admission,

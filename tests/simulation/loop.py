@@ -12,14 +12,11 @@ TASKS: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("TASKS", default=N
 """The tasks of the process whose code this is; a task that its code begins joins them. None outside of any."""
 
 
-_serials = itertools.count()
-
-
 class _Future(asyncio.Future[Any]):
     """Hashed by when it was made: a set of such is walked in the same order by every process."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._serial = next(_serials)
+    def __init__(self, loop: "VirtualLoop") -> None:
+        self._serial = next(loop.serials)
         super().__init__(loop=loop)
 
     def __hash__(self) -> int:
@@ -29,8 +26,8 @@ class _Future(asyncio.Future[Any]):
 class _Task(asyncio.Task[Any]):
     """Hashed like `_Future`."""
 
-    def __init__(self, coro: Any, *, loop: asyncio.AbstractEventLoop, name: Any, context: Context | None) -> None:
-        self._serial = next(_serials)
+    def __init__(self, coro: Any, *, loop: "VirtualLoop", name: Any, context: Context | None) -> None:
+        self._serial = next(loop.serials)
         super().__init__(coro, loop=loop, name=name, context=context)
 
     def __hash__(self) -> int:
@@ -59,11 +56,10 @@ class _Jump:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Does no I/O. `seconds` is its time, from 0."""
+    """Does no I/O. `seconds` is its time, from 0, and `serials` counts what it made: nothing of another loop's."""
 
     def __init__(self) -> None:
-        global _serials
-        _serials = itertools.count()
+        self.serials = itertools.count()
         super().__init__()
         self.seconds = 0.0
         self._clock_resolution = 1e-9

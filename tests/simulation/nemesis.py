@@ -45,7 +45,7 @@ def _strike(world: World, kind: str) -> None:
                 world.stall(process)
         case "drain":
             world.apart(random.choice(world.replicas).drain(), "a drain")
-        case "jump" if world.faults.settled and world.auditor.calls_may_be_under_way():
+        case "jump" if world.faults.settled and world.auditor.effects.may_be_under_way(world.store.clock):
             world.note("nemesis", "lets the clock be")
         case "jump":
             world.jump(timedelta(seconds=random.choice((5, 40, 200, 900)) * random.random()))

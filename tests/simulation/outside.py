@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
-from uuid import UUID
 
 from contracts.base import JsonObject, JsonValue
 from contracts.requests import AttemptRequest
 from libs.mcp import Answered, NotSent, Outcome, RejectedByServer, ToolError, Unknown
 from services.dev.minimal_instance import minimal_instance
 from services.runner.executors import Failure, Produced, Scope
+from tests.simulation.effects import Call
 from tests.simulation.process import Process
 
 _LOOKS: Final = frozenset({"find", "find_late", "list_pull_requests"})
@@ -103,8 +103,8 @@ class Target:
         if tool in _LOOKS:
             return await self._show(tool, arguments)
         key = str(meta["minutebook/idempotency-key"])
-        effect_id = world.audit(lambda: world.auditor.called(key))
-        write = _Write(effect_id, key, arguments)
+        call = world.audit(lambda: world.auditor.effects.called(key))
+        write = _Write(call, key, arguments)
         if not world.hits(world.faults.target):
             written = await self._work(write, world.random.random(), writes=True)
             await process.leave("the target's answer")
@@ -156,7 +156,7 @@ class Target:
                 record["head"] = {"ref": write.arguments.get("head")}
                 record["shown_at"] = world.loop.seconds + world.random.uniform(0, _SHOWN_LATE_SECONDS)
                 world.records.append(record)
-            world.auditor.over(write.effect_id, written=written)
+            world.auditor.effects.over(write.call, written=written)
             return record
 
         return world.apart(act(), f"the target's work for {process.name}")
@@ -190,7 +190,7 @@ class Target:
 class _Write:
     """What the target is asked to write."""
 
-    effect_id: UUID
+    call: Call
     key: str
     arguments: JsonObject
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -77,6 +77,8 @@ class People:
         self.calm = False
         self.away = False
         self._asked: set[UUID] = set()
+        self._replied: set[UUID] = set()
+        self._filed: dict[str, tuple[JsonObject, str]] = {}
         self._resumed: set[UUID] = set()
 
     # The door
@@ -135,6 +137,7 @@ class People:
 
     async def start_by_event(self, definition_id: str, external_id: str) -> None:
         keys: JsonObject = {"flow": definition_id, **catalogue.context(definition_id, external_id)}
+        self._filed[external_id] = keys, definition_id
         await self.send_event("filed", external_id, keys, starts=definition_id)
 
     async def send_event(self, event: str, external_id: str, keys: JsonObject, *, starts: str | None = None) -> bool:
@@ -164,19 +167,30 @@ class People:
             for wait_id, head in list(waits.items()):
                 if (
                     head.state in {"opening", "open"}
-                    and wait_id not in self._asked
+                    and wait_id not in self._replied
                     and (self.calm or self.world.hits(0.3))
                 ):
-                    self._asked.add(wait_id)
+                    self._replied.add(wait_id)
                     self.world.apart(self._reply(head.columns["run_id"], f"R-{wait_id}", wait_id), "a source")
             runs = [i for i, run in self.world.auditor.streams.items() if run.definition_id == catalogue.REPLIED_TO]
             if not self.calm and runs and self.world.hits(0.2):
                 self.world.apart(self._reply(self.world.random.choice(runs), f"R-{mint()}"), "a source")
 
     async def _reply(self, run_id: UUID, external_id: str, wait_id: UUID | None = None) -> None:
-        keys: JsonObject = {"key": self.world.auditor.streams[run_id].key}
+        run = self.world.auditor.streams.get(run_id)
+        if run is None:  # a restore was quicker
+            return
+        keys: JsonObject = {"key": run.key}
         if not await self.send_event("replied", external_id, keys) and wait_id is not None:
-            self._asked.discard(wait_id)
+            self._replied.discard(wait_id)
+
+    def hear_of_a_restore(self, again: Collection[str]) -> None:
+        """Deliver these events again, and what runs wait for, unless the record has it."""
+        self._replied.clear()
+        for external_id in again:
+            if external_id in self._filed:
+                keys, definition_id = self._filed[external_id]
+                self.world.apart(self.send_event("filed", external_id, keys, starts=definition_id), "a source")
 
     # Deciding
 
@@ -269,8 +283,8 @@ class People:
 
     async def _let_go_on(self, run_id: UUID) -> None:
         common = {"deadline": self.world.now(), "principal": LEADS[1], "run_id": run_id}
-        steps = self.world.auditor.streams[run_id].steps
-        for failed in [step for step, state in steps.items() if state == "failed"]:
+        run = self.world.auditor.streams.get(run_id)
+        for failed in [step for step, state in run.steps.items() if state == "failed"] if run else ():
             if await self._change(RetryStep(command_id=mint(), step=failed, **common)):
                 return
         # Nothing has failed, or a branch of `any` without harm.

@@ -11,7 +11,14 @@ from tests.simulation.teeth import GUARDS
 
 
 def seeds(
-    first: int, count: int, *, without: str | None, lines: int, seconds: float | None = None, twice: bool = False
+    first: int,
+    count: int,
+    *,
+    without: str | None,
+    lines: int,
+    seconds: float | None = None,
+    twice: bool = False,
+    fingerprints: bool = False,
 ) -> int:
     """Play seeds until one fails. The exit code."""
     began = time.perf_counter()
@@ -28,6 +35,8 @@ def seeds(
             steps, facts, virtual = steps + result.steps, facts + result.facts, virtual + result.seconds
             faults += result.faults
             runs += result.runs
+            if fingerprints:
+                _say(f"seed {seed}: {result.fingerprint}")
             if twice and play(seed).fingerprint != result.fingerprint:
                 _say(f"seed {seed} played differently the second time")
                 return 1

@@ -39,8 +39,10 @@ class Settlers:
 
     async def _turn_to(self, effect_id: UUID) -> None:
         world = self._world
-        effect = world.auditor.streams[effect_id]
+        effect = world.auditor.streams.get(effect_id)
         try:
+            if effect is None:  # a restore was quicker
+                return
             if effect.over_at is not None and world.now() < effect.over_at:
                 if not self._people.calm and world.now() < effect.over_at - LATEST:
                     await self._guess(effect_id)
@@ -59,7 +61,7 @@ class Settlers:
 
     async def _judge(self, effect_id: UUID) -> None:
         """Say what the record shows, alone or two at once, who need not agree on what is to follow."""
-        landed = self._world.auditor.streams[effect_id].writes > 0
+        landed = self._world.auditor.effects.stands(effect_id)
         first: SettleVerdict = "landed" if landed else "try_again"
         verdicts = [first]
         if not self._people.calm and self._world.hits(0.3):
@@ -87,7 +89,11 @@ class Settlers:
         )
 
         def worth() -> bool:
-            return effect.pending == call and while_seconds in {None, world.loop.seconds}
+            return (
+                world.auditor.streams.get(effect_id) is effect
+                and effect.pending == call
+                and while_seconds in {None, world.loop.seconds}
+            )
 
         for _ in range(1 + world.hits(0.3)):
             answer = await self._people.send(command, EffectChanged, while_=worth)

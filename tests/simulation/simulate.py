@@ -31,6 +31,7 @@ from tests.simulation.loop import VirtualLoop
 from tests.simulation.outside import ScriptedExecutor, Target
 from tests.simulation.people import People
 from tests.simulation.process import OUTAGE, Crash, Process
+from tests.simulation.restorer import Restorer
 from tests.simulation.settlers import Settlers
 from tests.simulation.violation import Violation
 from tests.simulation.world import Replica, World
@@ -61,31 +62,31 @@ class Played:
 
 def play(seed: int) -> Played:
     """Play a seed from beginning to end. The same seed plays the same in every process with the same hash seed."""
+    store = fresh_store()  # before anything is drawn: the first one of a process takes longer
     random = Random(seed)
     global_random.seed(seed)
     loop = VirtualLoop()
     violation: str | None = None
-    store = fresh_store()
     with seeded(random), asyncio.Runner(loop_factory=lambda: loop) as runner:
         world = World(loop, random, store)
         loop.set_exception_handler(lambda _loop, context: _on_loose_end(world, context))
         _listen_to_logs(world)
         try:
-            runner.run(_play(world))
+            runner.run(_play(world, seed))
         except Exception as error:
             violation = f"{type(error).__name__}: {error}"
     states = Counter(head.state for head in store.rows["run"].values())
     return Played(seed, world.steps, len(store.history), states, world.counts, loop.seconds, violation, world.trace)
 
 
-async def _play(world: World) -> None:
+async def _play(world: World, seed: int) -> None:
     world.replicas = _replicas(world)
     for replica in world.replicas:
         replica.begin()
     people = People(world)
     world.auditor.look()
     try:
-        await world.until(_work(world, people))
+        await world.until(_work(world, people, Restorer(people, seed)))
         await world.until(_settle(world, people))
     finally:
         await world.end()
@@ -93,7 +94,7 @@ async def _play(world: World) -> None:
     _judge_chains(world.store)
 
 
-async def _work(world: World, people: People) -> None:
+async def _work(world: World, people: People, restorer: Restorer) -> None:
     """The time of the faults: runs start, people act, things break."""
     random = world.random
     world.faults = draw(random)
@@ -103,6 +104,7 @@ async def _work(world: World, people: People) -> None:
     world.apart(Settlers(people).settling(), "people who settle")
     world.apart(people.replying(), "sources that reply")
     worst = world.apart(nemesis.haunt(world), "nemesis")
+    restoring = world.apart(restorer.restoring(), "administrators")
     ids = (*catalogue.SMALL, *catalogue.SMALL, "core-dev", "hello")
     for number in range(random.randint(2, 12)):
         definition_id = random.choice(ids)
@@ -113,6 +115,8 @@ async def _work(world: World, people: People) -> None:
         await asyncio.sleep(random.expovariate(1 / 5.0))
     await asyncio.sleep(random.choice((10.0, 60.0, 200.0)))
     worst.cancel()
+    restoring.cancel()
+    await restorer.over()
     nemesis.heal(world)
 
 

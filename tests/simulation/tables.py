@@ -55,7 +55,7 @@ DECISION: Final = _edges("""
 
 EFFECT: Final = _edges("""
     - -> declared
-    declared -> cancelled failed pending
+    declared -> cancelled failed in_doubt pending
     pending -> failed in_doubt succeeded
     failed -> declared
     in_doubt -> declared failed succeeded

@@ -168,6 +168,9 @@ GUARDS: Final[Mapping[str, Guard]] = {
     "verdicts_after_calls": Guard(
         "nobody's verdict comes before a call is over", lambda: [(settling, "is_over", lambda state, now: True)]
     ),
+    "restored_is_doubt": Guard(
+        "nothing is done twice after a restore", lambda: [(ledger.Ledger, "_restored", _none_restored)]
+    ),
     "forks_told": Guard(
         "a run goes on by itself once its doubt is settled", lambda: [(MemoryStore, "forks_of", _no_rows)]
     ),
@@ -205,6 +208,10 @@ GUARDS: Final[Mapping[str, Guard]] = {
 
 async def _walked(*_args: Any) -> bool:
     return True
+
+
+async def _none_restored(*_args: Any) -> frozenset[UUID]:
+    return frozenset()
 
 
 async def _none_armed(*_args: Any) -> Mapping[UUID, int]:

@@ -38,3 +38,11 @@ def test_a_seed_plays_the_same_again() -> None:
     played = simulate("--seeds", "5", "--twice")
 
     assert played.returncode == 0, played.stdout[-4_000:] + played.stderr[-2_000:]
+
+
+def test_a_seed_plays_the_same_alone_as_in_a_series() -> None:
+    """What one seed leaves behind in the process is nothing to the next one."""
+    series = simulate("--first", "5", "--seeds", "10", "--fingerprints").stdout.splitlines()
+    alone = simulate("--seed", "14", "--fingerprints").stdout.splitlines()
+
+    assert [line for line in series if line.startswith("seed 14:")] == [alone[0]]

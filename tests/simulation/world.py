@@ -58,7 +58,7 @@ Build = Callable[[Tools, Process], Service | None]
 class World:
     """One simulation. `trace` holds (seconds, who, what), `records` what was written at the target.
 
-    `shows_records` says whether the target answers who asks for them.
+    `shows_records` says whether the target answers who asks for them. While `up` is not set, no process begins.
     """
 
     def __init__(self, loop: VirtualLoop, random: Random, store: MemoryStore) -> None:
@@ -73,6 +73,8 @@ class World:
         self.counts: Counter[str] = Counter()
         self.records: list[JsonObject] = []
         self.shows_records = False
+        self.up = asyncio.Event()
+        self.up.set()
         self.steps = 0
         self.closed = False
         self._apart: set[asyncio.Task[Any]] = set()
@@ -265,6 +267,7 @@ class Replica:
 
     async def begin_later(self) -> None:
         await asyncio.sleep(self.world.random.choice((0.05, 0.5, 5.0, 20.0)) * self.world.random.random())
+        await self.world.up.wait()
         self.begin()
 
     async def _boot(self, process: Process) -> None:
