@@ -78,6 +78,10 @@ def match_of(*, reads_context: bool) -> Check:
             place.refuse("must be text, a number or a boolean, or a list of them")
             return REFUSED
         for item in alternatives:
+            if isinstance(item, str) and "{{" in item:
+                meant = "write $context.<path> for a value of the run's context" if reads_context else "write it out"
+                place.refuse(f"no placeholder stands for a value here; {meant}")
+                return REFUSED
             if isinstance(item, str) and (item + ".").startswith(CONTEXT):
                 if not reads_context:
                     place.refuse("a trigger starts a run, so there is no context to compare with; write the value out")

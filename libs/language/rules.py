@@ -55,6 +55,7 @@ def _check_triggers(workflow: Checked, declared: Declared) -> None:
             _check_event_trigger(trigger, declared)
         else:
             _check_schedule(trigger, lines)
+            _check_scheduled_context(workflow, trigger)
 
 
 def _check_event_trigger(trigger: Checked, declared: Declared) -> None:
@@ -79,6 +80,21 @@ def _check_schedule(trigger: Checked, lines: dict[tuple[str, ...], int]) -> None
         trigger.place.refuse(f"the same schedule stands already in line {lines[line]}; it would start one run, not two")
     elif trigger.get("cron") or trigger.get("every"):
         lines[line] = trigger.place.line
+
+
+def _check_scheduled_context(workflow: Checked, trigger: Checked) -> None:
+    """Nobody gives a scheduled run its context: what is required has to be a default."""
+    context = workflow.get("context")
+    required: tuple[str, ...] = (context.get("required") or ()) if context else ()
+    variants = workflow.get("variants")
+    defaults = variants.get("default") if isinstance(variants, dict) else None
+    known = {path.split(".")[1] for path in defaults or () if path.startswith("context.")}
+    for key in required:
+        if key.split(".")[0] not in known:
+            trigger.place.refuse(
+                f"context.required has `{key}`, which nobody gives a scheduled run, so it would never start; set "
+                f"`context.{key}` in variants.default, or take `{key}` out of context.required"
+            )
 
 
 def _check_roles(workflow: Checked) -> None:

@@ -72,6 +72,9 @@ def load_scripts(definitions: Path) -> dict[str, tuple[Rule, ...]]:
     scripts = {}
     for file in sorted(definitions.glob("workflows/*/demo/model.json")):
         value = canonical.parse(file.read_bytes(), what=str(file), bytes_max=_SCRIPT_BYTES_MAX)
+        if not isinstance(value, list):
+            meant = 'a list of rules, such as [{"step": "draft", "output": {"title": "A title"}}]'
+            raise Malformed("script.invalid", f"{file}: the whole: must be {meant}")
         try:
             scripts[file.parent.parent.name] = _RULES.validate_python(value)
         except ValidationError as error:

@@ -27,6 +27,7 @@ workflow:
     product_owner: { roles: [project_manager] }
     anybody: { project: true }
   variants:
+    default: { context.ticket: weekly }
     short: { stages.only.steps.review.role: anybody }
   stages:
     - key: only

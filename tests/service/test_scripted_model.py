@@ -216,6 +216,9 @@ def test_scripts_are_found_by_definition_and_errors_name_the_file(tmp_path: Path
     with pytest.raises(Malformed) as caught:
         load_scripts(tmp_path)
     assert str(script) in caught.value.message
+    script.write_text('{"greet": [{"output": "hello"}]}')
+    with pytest.raises(Malformed, match="must be a list of rules, such as"):
+        load_scripts(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ def test_the_smallest_workflow_loads() -> None:
         ("{ key: a, kind: event, source: jira, match: { x: null } }", "a.match.x", "text, a number or a boolean"),
         ("{ key: a, kind: event, source: jira, match: { x: $context } }", "a.match.x", "must be $context.<path>"),
         ("{ key: a, kind: event, source: jira, match: { x: [1, '$context.a b'] } }", "a.match.x", "$context.<path>"),
+        ("{ key: a, kind: event, source: jira, match: { x: '{{context.a}}' } }", "a.match.x", "write $context.<path>"),
         ("{ key: a, kind: gate }", "a.gate", "required and missing"),
         ("{ key: a, kind: gate, gate: findings.blocking == 0 }", "a.gate", "no output of its own"),
         ("{ key: a, kind: gate, gate: context.a == 1 and len(x) > 0 }", "a.gate", "`x`: a gate step has no output"),
@@ -324,6 +325,13 @@ def test_a_write_behind_a_decision_that_cannot_approve() -> None:
             5,
             "triggers.0.match.a",
             "no context to compare with",
+        ),
+        (
+            "  run_as: w@example.com\n  context: { required: [a] }\n  variants: { default: { context.b: 1 } }\n"
+            "  triggers: [{ kind: schedule, every: 6h }]",
+            7,
+            "triggers.0",
+            "set `context.a` in variants.default",
         ),
         ("  roles: { lead: { roles: [] } }", 4, "roles.lead", "bound to nobody"),
         ("  roles: { lead: {} }", 4, "roles.lead", "bound to nobody"),

@@ -29,7 +29,7 @@ workflow:
   repo: https://example.com/team/booking.git
   permission_mode: dontAsk
   variants:
-    default: { context.region: EU }
+    default: { context.region: EU, context.deal: D-0 }
     uk: { context.region: UK, stages.only.steps.ok.role: presales_uk }
   context: { required: [deal], scope: [project] }
   concurrency: { key: "{{context.deal}}", limit: 2, mode: coalesce, max_queued: 10 }
@@ -111,7 +111,7 @@ def test_the_workflow() -> None:
     definition = bundle.definition
     assert (definition.repo, definition.permission_mode) == ("https://example.com/team/booking.git", "dontAsk")
     assert (definition.required_context, definition.scope_context) == (("deal",), ("project",))
-    assert definition.context_defaults == {"region": "EU"}
+    assert definition.context_defaults == {"region": "EU", "deal": "D-0"}
     assert definition.concurrency == Concurrency(key="{{context.deal}}", limit=2, mode="coalesce", max_queued=10)
     assert definition.triggers == (
         ManualTrigger(roles=("sales",)),

@@ -50,7 +50,7 @@ def cancel(
     since: Since = None,
     before: Before = None,
     confirm: Confirm = None,
-    reason: Annotated[str | None, typer.Option(help="why, for the record")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", "-m", help="why, for the record")] = None,
 ) -> None:
     """Cancel open runs."""
     wanted = _filter(definition, state, project, initiated_by, context, since, before)

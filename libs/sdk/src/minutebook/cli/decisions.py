@@ -125,7 +125,7 @@ def reassign(
     from_: Annotated[
         str | None, typer.Option("--from", help="in whose place; without it beside those who may answer")
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="why, for the record")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", "-m", help="why, for the record")] = None,
 ) -> None:
     """Let a person answer in the place of another. For administrators."""
     request = request_of(ReassignRequest, to_user=to, from_user=from_, reason=reason)

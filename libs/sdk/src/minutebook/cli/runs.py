@@ -13,7 +13,7 @@ from minutebook.models import ForkRequest, HistoryEntry, RunChanged, RunSummary,
 runs = typer.Typer(help="Start runs, look at them and operate them.", no_args_is_help=True)
 
 RunId = Annotated[str, typer.Argument(help="the run's id")]
-Reason = Annotated[str | None, typer.Option(help="why, for the record")]
+Reason = Annotated[str | None, typer.Option("--reason", "-m", help="why, for the record")]
 Key = Annotated[str | None, typer.Option(help="idempotency key: repeated with it, the command is done once")]
 LISTED_MAX = 100
 
