@@ -1,9 +1,8 @@
 """Who hears what: every subject has its listener, and no service hears the same fact twice."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import get_args
 
 import asyncpg
@@ -14,7 +13,7 @@ from contracts.envelope import Owner
 from contracts.events import CATEGORIES
 from contracts.registry import registered
 from contracts.subjects import DURABLES, OWNER_OF, STREAMS, DurableSpec, history, wake
-from libs.bus.port import AskHandler, BatchHandler, Listener, Message
+from libs.bus.port import AskHandler, BatchHandler, Listener
 from libs.config import Secrets, Settings
 from libs.domain.categories import CATEGORIES as FOLDED
 from libs.domain.core import never
@@ -23,6 +22,7 @@ from libs.language.steps import EXECUTORS
 from libs.process import Tools
 from services.host.roster import BUILDERS
 from services.runner.executors import AnthropicExecutor, EchoExecutor
+from tests.support.buses import QuietBus
 
 FACTS = {history(name) for name, _ in registered()}
 
@@ -48,8 +48,8 @@ MUST_HEAR: Mapping[Owner, frozenset[str]] = {
 
 
 @dataclass
-class RecordingBus:
-    """The bus's port, which remembers who wants what and carries nothing."""
+class RecordingBus(QuietBus):
+    """A bus that remembers who wants what."""
 
     durables: list[DurableSpec] = field(default_factory=list)
     asks: list[str] = field(default_factory=list)
@@ -63,33 +63,6 @@ class RecordingBus:
 
     def listen(self, subject: str, listener: Listener) -> None:
         self.overheard.append(subject)
-
-    async def start(self) -> None:
-        raise AssertionError("nothing is started here")
-
-    async def publish(self, messages: Sequence[Message]) -> None:
-        raise AssertionError("nothing is published here")
-
-    async def ask(self, subject: str, data: bytes, *, headers: Mapping[str, str], timeout: timedelta) -> bytes:
-        raise AssertionError("nothing is asked here")
-
-    async def usable(self) -> bool:
-        return False
-
-    async def incarnations(self) -> Mapping[str, str]:
-        return {}
-
-    async def redeclare(self) -> tuple[str, ...]:
-        return ()
-
-    async def overruns(self) -> frozenset[str]:
-        return frozenset()
-
-    async def quiesce(self) -> None:
-        return
-
-    async def stop(self) -> None:
-        raise AssertionError("nothing is stopped here")
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ import httpx
 
 from contracts.base import JsonValue
 from contracts.errors import MinutebookError, Unavailable
-from contracts.subjects import DurableSpec
 from libs.bus.memory import subject_matches
-from libs.bus.port import AskHandler, BatchHandler, Bus, Listener, Message
+from libs.bus.port import AskHandler, Bus, Listener, Message
 from libs.canonical import blob
 from libs.config import Secrets, Settings
 from libs.domain import attempt
@@ -30,6 +29,7 @@ from services.api.server import ApiService
 from services.decision.app import build as build_decision
 from services.planner.app import build as build_planner
 from services.planner.runs import Runs
+from tests.support.buses import QuietBus
 from tests.support.postgres import Database
 
 PREFIX = "/api/public/admin/workflows"
@@ -77,16 +77,11 @@ sources:
 
 
 @dataclass
-class InProcessBus:
-    """A bus inside this process: asks reach who answers them, published messages are kept. `away` takes it down."""
+class InProcessBus(QuietBus):
+    """A bus inside this process: asks reach who answers them, published messages those who listen."""
 
-    away: bool = False
-    published: list[Message] = field(default_factory=list)
     handlers: dict[str, AskHandler] = field(default_factory=dict)
     listeners: list[tuple[str, Listener]] = field(default_factory=list)
-
-    def subscribe(self, durable: DurableSpec, handler: BatchHandler, *, batch_max: int = 200) -> None:
-        """Nothing is delivered here: tests call handlers themselves."""
 
     def answer(self, subject: str, handler: AskHandler) -> None:
         self.handlers[subject] = handler
@@ -94,13 +89,8 @@ class InProcessBus:
     def listen(self, subject: str, listener: Listener) -> None:
         self.listeners.append((subject, listener))
 
-    async def start(self) -> None:
-        """It is there."""
-
     async def publish(self, messages: Sequence[Message]) -> None:
-        if self.away:
-            raise Unavailable("bus.away", "the bus is away")
-        self.published += messages
+        await super().publish(messages)
         for message in messages:
             for pattern, listener in self.listeners:
                 if subject_matches(pattern, message.subject):
@@ -110,24 +100,6 @@ class InProcessBus:
         if self.away or subject not in self.handlers:
             raise Unavailable("bus.away", "nobody answers")
         return await self.handlers[subject](subject, data, headers)
-
-    async def usable(self) -> bool:
-        return not self.away
-
-    async def incarnations(self) -> Mapping[str, str]:
-        return {}
-
-    async def redeclare(self) -> tuple[str, ...]:
-        return ()
-
-    async def overruns(self) -> frozenset[str]:
-        return frozenset()
-
-    async def quiesce(self) -> None:
-        pass
-
-    async def stop(self) -> None:
-        """It goes with the test."""
 
 
 @dataclass

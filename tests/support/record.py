@@ -17,9 +17,8 @@ import asyncpg
 from contracts.base import Actor, BlobRef, Event, JsonValue, Metadata
 from contracts.envelope import Address, Envelope, InboundNotice, Wake
 from contracts.envelope import Owner as ServiceName
-from contracts.errors import Unavailable
 from contracts.subjects import DurableSpec
-from libs.bus.port import AskHandler, BatchHandler, Bus, Delivered, Disposition, Listener, Message
+from libs.bus.port import AskHandler, BatchHandler, Bus, Delivered, Disposition
 from libs.canonical import blob
 from libs.config import Secrets, Settings
 from libs.domain.core import Category
@@ -27,17 +26,16 @@ from libs.eventstore.port import Append
 from libs.eventstore.postgres import PostgresStore
 from libs.postgres import open_pool
 from libs.process import Tools
+from tests.support.buses import QuietBus
 from tests.support.postgres import Database
 
 S = TypeVar("S")
 
 
 @dataclass
-class ListeningBus:
-    """The bus's port, with a test in the place of the server. `away` refuses to publish."""
+class ListeningBus(QuietBus):
+    """A bus with a test in the place of the server."""
 
-    published: list[Message] = field(default_factory=list)
-    away: bool = False
     _handlers: dict[str, BatchHandler] = field(default_factory=dict)
     _answers: dict[str, AskHandler] = field(default_factory=dict)
 
@@ -46,35 +44,6 @@ class ListeningBus:
 
     def answer(self, subject: str, handler: AskHandler) -> None:
         self._answers[subject] = handler
-
-    def listen(self, subject: str, listener: Listener) -> None:
-        pass
-
-    async def start(self) -> None:
-        pass
-
-    async def stop(self) -> None:
-        self.away = True
-
-    async def usable(self) -> bool:
-        return not self.away
-
-    async def incarnations(self) -> Mapping[str, str]:
-        return {}
-
-    async def redeclare(self) -> tuple[str, ...]:
-        return ()
-
-    async def overruns(self) -> frozenset[str]:
-        return frozenset()
-
-    async def quiesce(self) -> None:
-        pass
-
-    async def publish(self, messages: Sequence[Message]) -> None:
-        if self.away:
-            raise Unavailable("bus.away", "the test took the bus away")
-        self.published += messages
 
     async def ask(self, subject: str, data: bytes, *, headers: Mapping[str, str], timeout: timedelta) -> bytes:
         return await self._answers[subject](subject, data, headers)

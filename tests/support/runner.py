@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,8 +23,6 @@ from contracts.events.run import (
     UserRef,
 )
 from contracts.requests import AttemptRequest
-from contracts.subjects import DurableSpec
-from libs.bus.port import AskHandler, BatchHandler, Listener, Message
 from libs.canonical import blob
 from libs.config import Settings
 from libs.domain import attempt, run
@@ -36,53 +34,11 @@ from libs.postgres import execute
 from services.runner.duties import Keeper, RunsEnded, Wakes
 from services.runner.executors import EchoExecutor, Executor, Failure, Produced, Scope
 from services.runner.worker import Worker
+from tests.support.buses import QuietBus
 
 AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 GROUP, TENANT = mint(), mint()
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-class DeafBus:
-    """A bus that keeps what is published and delivers nothing."""
-
-    def __init__(self) -> None:
-        self.published: list[Message] = []
-
-    def subscribe(self, durable: DurableSpec, handler: BatchHandler, *, batch_max: int = 200) -> None:
-        return
-
-    def answer(self, subject: str, handler: AskHandler) -> None:
-        return
-
-    def listen(self, subject: str, listener: Listener) -> None:
-        return
-
-    async def start(self) -> None:
-        return
-
-    async def publish(self, messages: Sequence[Message]) -> None:
-        self.published += messages
-
-    async def ask(self, subject: str, data: bytes, *, headers: Mapping[str, str], timeout: timedelta) -> bytes:
-        raise NotImplementedError
-
-    async def usable(self) -> bool:
-        return True
-
-    async def incarnations(self) -> Mapping[str, str]:
-        return {}
-
-    async def redeclare(self) -> tuple[str, ...]:
-        return ()
-
-    async def overruns(self) -> frozenset[str]:
-        return frozenset()
-
-    async def quiesce(self) -> None:
-        return
-
-    async def stop(self) -> None:
-        return
 
 
 @dataclass
@@ -113,7 +69,7 @@ class Runner:
 
     def __init__(self, name: str, pool: asyncpg.Pool, executor: Executor, settings: Settings) -> None:
         self.store = PostgresStore(pool)
-        self.bus = DeafBus()
+        self.bus = QuietBus()
         owner: Owner[attempt.State, attempt.Command] = Owner(
             attempt.CATEGORY, attempt.decide, store=self.store, publisher=Publisher(self.bus, self.store)
         )
