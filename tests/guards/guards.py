@@ -148,10 +148,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
                 "",
             ),
         ),
-        (
-            _RACES + "test_the_tail_loses_nothing_under_concurrent_writers",
-            _RACES + "test_the_tail_stops_below_an_open_transaction",
-        ),
+        (_RACES + "test_the_tail_stops_below_an_open_transaction",),
     ),
     Guard(
         "Readers order by (era, xid, position): a cursor on position alone loses facts",
