@@ -45,7 +45,7 @@ _log = get_logger("effects.ledger")
 
 @dataclass(slots=True)
 class _Current:
-    """A call that this process announced, or cannot tell whether it has: then `confirmed` is false, and it is not made.
+    """A call that this process announced, or cannot tell whether it has: that is not made, `unconfirmed` says why.
 
     `sent` is set before the first byte may leave, `verdict` once it is known.
     """
@@ -55,7 +55,7 @@ class _Current:
     claim: UUID
     traceparent: str | None
     announced_at: float
-    confirmed: bool = True
+    unconfirmed: Unavailable | None = None
     sent: bool = False
     verdict: Command | None = None
 
@@ -107,8 +107,14 @@ class Ledger:
         Returns once those calls are announced, not when they are made. Failures are by effect.
         """
         idle = [effect_id for effect_id in wanted if effect_id not in self._calls]
+        # Who asks for one of these comes again: if its announcement does not stand, nobody else would begin it.
+        unconfirmed = {
+            effect_id: call.unconfirmed
+            for effect_id, call in self._calls.items()
+            if effect_id in wanted and call.unconfirmed is not None
+        }
         if not idle:
-            return {}
+            return dict(unconfirmed)
         try:
             load = await self._store.load("effect", dict.fromkeys(idle, 0))
             declared = {i: s for i, s in load.streams.items() if fold(s).status == "declared"}
@@ -119,10 +125,10 @@ class Ledger:
             ]
             await self._tell_limits({turn.server for turn in turns})
         except Unavailable as error:
-            return dict.fromkeys(idle, error)
+            return {**unconfirmed, **dict.fromkeys(idle, error)}
         for turn in turns:
             self._turns.wait(turn)
-        return await self._fill()
+        return {**unconfirmed, **await self._fill()}
 
     async def _restored(self, declared: Mapping[UUID, Loaded]) -> frozenset[UUID]:
         """Those whose run is older than the era, and which nobody has looked for at the target since it began."""
@@ -241,7 +247,7 @@ class Ledger:
                 failures[call.effect_id] = result
                 if isinstance(result, Unavailable):
                     # The announcement may stand all the same. Then it ends as not sent; else the report is refused.
-                    call.confirmed = False
+                    call.unconfirmed = result
                     message = "the announcement was not confirmed, so no call was made"
                     self._start(call, _known(_not_sent(call, message)))
         if refused:
@@ -297,7 +303,7 @@ class Ledger:
         try:
             call.verdict = await outcome
             await self._reports.record(
-                call.effect_id, call.verdict, traceparent=call.traceparent, announced=call.confirmed
+                call.effect_id, call.verdict, traceparent=call.traceparent, announced=call.unconfirmed is None
             )
         finally:
             del self._calls[call.effect_id]

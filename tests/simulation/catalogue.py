@@ -127,7 +127,7 @@ _ITEMS: Final = """
           tool: create_pull_request
           requires_decision: review
           for_each: { items: steps.plan.parts, max_parallel: 2 }
-          args: { owner: acme, repo: parts, title: "{{item.id}}", head: "{{context.key}}/{{item.id}}" }
+          args: { owner: acme, repo: parts, title: "{{item.id}}", head: "{{run_id}}/{{item.id}}" }
           effect_key: "items:{{context.key}}:{{item.id}}"
   on_failure: { default: suspend, connector_unavailable: retry_backoff, timeout: retry_backoff }
 """

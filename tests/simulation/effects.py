@@ -182,9 +182,16 @@ class Effects:
     def may_be_under_way(self, now: datetime) -> bool:
         """Whether the target may be about to be called, or be at work."""
         effects = [stream for stream in self._streams.values() if stream.category == "effect"]
-        at_work = any(target.under_way for target in self._targets.values())
         open_ = any(effect.state in {"declared", "pending"} for effect in effects)
-        return at_work or open_ or any(e.over_at is not None and e.over_at > now for e in effects)
+        return self.at_work() or open_ or any(e.over_at is not None and e.over_at > now for e in effects)
+
+    def at_work(self) -> bool:
+        """Whether the target is at work on a call."""
+        return any(target.under_way for target in self._targets.values())
+
+    def unsure(self) -> bool:
+        """Whether a write is announced or in doubt."""
+        return any(stream.category == "effect" and stream.state in _WRITING for stream in self._streams.values())
 
     # Restores and the end
 

@@ -215,6 +215,8 @@ class SimBus:
 
         async def effect() -> None:
             kept = [message for message in messages if not world.loses(message.subject)]
+            if any(world.takes_along(message.subject) for message in kept):
+                kept = [message for message in kept if not message.subject.startswith("history.")]
             await self._process.beyond(self._inner.publish(kept))
 
         what = "publish " + " ".join(message.subject for message in messages)

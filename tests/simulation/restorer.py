@@ -1,7 +1,7 @@
 """The database is restored to an earlier point, while the world remembers what was written after it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
 
@@ -34,8 +34,10 @@ class Restorer:
         for _ in range(1 + (random.random() < AGAIN)):
             await asyncio.sleep(random.choice((5.0, 20.0, 60.0)) * random.random())
             if self._dumped is None or random.random() < 0.5:
+                await self._worst_moment(self._world.auditor.effects.unsure)
                 self._dumped = self._dump()
             await asyncio.sleep(random.choice((2.0, 15.0, 60.0)) * random.random())
+            await self._worst_moment(self._world.auditor.effects.at_work)
             self._restoring = self._world.apart(self._restore(*self._dumped), "a restore")
             await asyncio.wait({self._restoring})
 
@@ -43,6 +45,13 @@ class Restorer:
         """Wait for the end of a restore that is under way."""
         if self._restoring is not None:
             await asyncio.wait({self._restoring})
+
+    async def _worst_moment(self, come: Callable[[], bool]) -> None:
+        """In half of all cases wait for a moment that is worse than others, though not for long."""
+        tries = 120 * (self._random.random() < 0.5)
+        while tries and not come():
+            tries -= 1
+            await asyncio.sleep(0.5 * self._random.random())
 
     def _dump(self) -> tuple[Dump, Known]:
         self._world.note("administrators", "dump the database")

@@ -224,9 +224,9 @@ class _AwayOnceAnnounced(MemoryStore):
         return batch
 
 
-async def test_a_second_message_of_an_effect_does_not_take_the_place_of_its_call() -> None:
-    """Found by seed 359: the store did not answer the second, and the call of the first was forgotten."""
-    store, run_id, at = _AwayOnceAnnounced(), uuid4(), MemoryStore().clock
+async def _declared(store: MemoryStore) -> UUID:
+    """An effect of a run under way, of a server whose tool can be called."""
+    run_id, at = uuid4(), store.clock
     effect_id = ids.effect(run_id, "k")
     arguments, content = blob({})
     tool = ToolDeclaration(name="t", timeout_seconds=5)
@@ -239,6 +239,11 @@ async def test_a_second_message_of_an_effect_does_not_take_the_place_of_its_call
     await _write(store, "identity", OWNER.id, UserRegistered(at=at, email=OWNER.email, name="Lena", kind="user"))
     await _write(store, "run", run_id, _created(store), r.RunStarted(at=at))
     await _write(store, "effect", effect_id, declared)
+    return effect_id
+
+
+async def _ledger(store: MemoryStore) -> tuple[Ledger, asyncio.Queue[None]]:
+    """A ledger whose target never answers, and the calls that reached it."""
     bus = MemoryBus(MemoryBroker())
     await bus.start()
     calls = asyncio.Queue[None]()
@@ -262,6 +267,14 @@ async def test_a_second_message_of_an_effect_does_not_take_the_place_of_its_call
         run_url=str,
         call=never_answers,
     )
+    return ledger, calls
+
+
+async def test_a_second_message_of_an_effect_does_not_take_the_place_of_its_call() -> None:
+    """Found by seed 359: the store did not answer the second, and the call of the first was forgotten."""
+    store = _AwayOnceAnnounced()
+    effect_id = await _declared(store)
+    ledger, calls = await _ledger(store)
 
     await asyncio.gather(ledger.begin({effect_id: 0}), ledger.begin({effect_id: 0}))
     await calls.get()
@@ -269,6 +282,27 @@ async def test_a_second_message_of_an_effect_does_not_take_the_place_of_its_call
     await ledger.drain(timedelta(0))
 
     assert store.rows["effect"][effect_id].state == "in_doubt"
+    assert calls.empty()
+
+
+class _AnnouncesNothing(MemoryStore):
+    async def append(self, category: str, appends: Sequence[Append]) -> BatchResult:
+        if any(isinstance(event, f.EffectPending) for each in appends for event in each.events):
+            raise Unavailable("postgres.away", "the connection was cut")
+        return await super().append(category, appends)
+
+
+async def test_a_message_of_an_effect_whose_announcement_is_not_known_comes_again() -> None:
+    """Found by seed 638: it was acknowledged meanwhile, and nobody else would ever have begun the effect."""
+    store = _AnnouncesNothing()
+    effect_id = await _declared(store)
+    ledger, calls = await _ledger(store)
+
+    met = await ledger.begin({effect_id: 0})
+    assert ledger.calling(effect_id)
+    assert isinstance(met[effect_id], Unavailable)
+    assert await ledger.begin({effect_id: 0}) == met
+    await ledger.drain(timedelta(seconds=9))
     assert calls.empty()
 
 

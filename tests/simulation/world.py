@@ -33,6 +33,11 @@ LOSABLE: Final = (
 )
 """Messages behind which the clock stands, so that losing one without a trace costs time and nothing else."""
 
+UNREPEATED: Final = "history.run.step_writing"
+"""Arms a failed effect, and nothing else ever does but the wake after a lost bus."""
+
+TAKEN_ALONG: Final = 0.1
+
 ACK_WAIT_SECONDS: Final = max(durable.ack_wait for durable in DURABLES).total_seconds()
 
 SETTINGS: Final = Settings(
@@ -111,6 +116,15 @@ class World:
     def loses(self, subject: str) -> bool:
         if subject.startswith(LOSABLE) and self.hits(self.faults.lost_message):
             self.count("lost message")
+            return True
+        return False
+
+    def takes_along(self, subject: str) -> bool:
+        """Whether the bus loses the storage of its facts right after it has taken this one, before anybody has it."""
+        unrepeated = subject.startswith(UNREPEATED) and "wipe_bus" in self.faults.nemeses
+        if unrepeated and "HISTORY" in self.broker.incarnations() and self.hits(TAKEN_ALONG):
+            self.count("wiped with a fact")
+            self.broker.delete_stream("HISTORY")
             return True
         return False
 
