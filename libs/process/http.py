@@ -45,7 +45,9 @@ class RunningHttp:
         await asyncio.wait({self._task})
 
     async def abort(self) -> None:
-        """End as a killed process does: every connection is cut where it is, nothing is answered."""
+        """End as a killed process does: nobody is let in any more, every connection is cut where it is."""
+        for listening in self._server.servers:
+            listening.close()  # first: who is cut off comes again at once
         for connection in list(self._server.server_state.connections):
             transport = getattr(connection, "transport", None)
             if transport is not None:

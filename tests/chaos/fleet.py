@@ -5,8 +5,9 @@ import json
 import os
 import signal
 import socket
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -41,6 +42,12 @@ class Slot:
 
     service: str
     log: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What its processes are told beside what all are."""
+
+    url: str = ""
+    """Where it listens; of doors only."""
+
     process: ForkServerProcess | None = None
     up: bool = False
     killed: bool = False
@@ -60,7 +67,6 @@ class Fleet:
     """Every process of an installation. `kill`, `doom` and `freeze` strike; whatever ends is started again."""
 
     ground: Ground
-    url: str
     slots: list[Slot]
     forking: ForkServerContext
     deaths: list[Death] = field(default_factory=list)
@@ -73,6 +79,11 @@ class Fleet:
 
     def of(self, service: str) -> list[Slot]:
         return [slot for slot in self.slots if slot.service == service]
+
+    @property
+    def url(self) -> str:
+        """Of the first door."""
+        return self.of("api")[0].url
 
     async def start(self) -> None:
         """Return when each is up."""
@@ -157,11 +168,11 @@ class Fleet:
     def _begin(self, slot: Slot) -> ForkServerProcess:
         slot.doomed = slot.doom_next or (self.on_start(slot) if self.on_start is not None else "")
         slot.doom_next, slot.killed = "", False
-        env = dict(self.ground.environment)
+        env = {**self.ground.environment, **slot.env}
         if slot.doomed:
             env[VARIABLE] = slot.doomed
-        if slot.service == "api":
-            env[variable("http_port")] = self.url.rpartition(":")[2]
+        if slot.url:
+            env[variable("http_port")] = slot.url.rpartition(":")[2]
         slot.process = forked.start(self.forking, slot.service, env=env, log=slot.log)
         assert slot.process.pid is not None
         self.pids.add(slot.process.pid)
@@ -169,16 +180,21 @@ class Fleet:
 
 
 @asynccontextmanager
-async def open_fleet(ground: Ground, services: Sequence[str]) -> AsyncIterator[Fleet]:
-    """Start a process for each name, and declare the definitions. A name that stands twice has two replicas."""
-    logs = ground.folder / "logs"
-    logs.mkdir()
+async def open_fleet(
+    ground: Ground, services: Sequence[str], *, envs: Sequence[Mapping[str, str]] | None = None
+) -> AsyncIterator[Fleet]:
+    """Start a process for each name, and declare the definitions. A name that stands twice has two replicas.
+
+    `envs` is what each is told beside what all are, in the order of the names.
+    """
+    logs = Path(tempfile.mkdtemp(prefix="logs-", dir=ground.folder))
     slots = []
-    for number, service in enumerate(services):
+    for number, (service, env) in enumerate(zip(services, envs or [{}] * len(services), strict=True)):
         log = logs / f"{service}.{number}.log"
         log.touch()
-        slots.append(Slot(service, log))
-    fleet = Fleet(ground, f"http://127.0.0.1:{_free_port()}", slots, forked.context())
+        url = f"http://127.0.0.1:{_free_port()}" if service == "api" else ""
+        slots.append(Slot(service, log, env, url))
+    fleet = Fleet(ground, slots, forked.context())
     try:
         await fleet.start()
         async with Client(fleet.url, ground.tokens[ADMINISTRATOR]) as client:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from libs.audit.signing import KEY_REF as SIGNING_KEY_REF
 from libs.config import Secrets, Settings
 from libs.config.settings import variable
 from libs.domain.categories import CATEGORIES
@@ -77,6 +78,7 @@ class Ground:
     target: Sandbox
     tokens: Mapping[str, str]
     webhook_secret: str
+    settings: Settings
     secrets: Secrets
     environment: Mapping[str, str]
     folder: Path
@@ -108,12 +110,36 @@ class Ground:
 
 
 @asynccontextmanager
-async def open_ground(app_dsn: str, owner_dsn: str, nats_url: str, folder: Path) -> AsyncIterator[Ground]:
-    """Stand up target, model and people on a migrated database and a declared bus. No service runs yet."""
+async def identity(settings: Settings, secrets: Secrets) -> AsyncIterator[Identity]:
+    """What registers people and mints tokens, as the door itself does."""
+    tools = await open_tools("api", settings, secrets)
+    try:
+        await tools.bus.start()
+        yield Identity(tools.store, tools.bus)
+    finally:
+        await tools.bus.stop()
+        await tools.close()
+
+
+@asynccontextmanager
+async def open_ground(
+    app_dsn: str,
+    owner_dsn: str,
+    nats_url: str,
+    folder: Path,
+    *,
+    files: Mapping[str, str] | None = None,
+    scripts: Scripts | None = None,
+    **more: float,
+) -> AsyncIterator[Ground]:
+    """Stand up target, model and people on a migrated database and a declared bus. No service runs yet.
+
+    `files` are definitions in place of the shipped ones, `scripts` what the model answers in them, `more` settings.
+    """
     with DataDir.open(folder / "data") as data:
         target = sandbox(folder / "calls.jsonl", token=data.secret("sandbox"))
         target_http = await serve(target.app)
-        model_http = await serve(scripted_model(_slower(load_scripts(DEFINITIONS))).app)
+        model_http = await serve(scripted_model(_slower(scripts or load_scripts(DEFINITIONS))).app)
         try:
             secrets = {
                 "jira_webhook_secret": data.secret("jira webhook"),
@@ -121,6 +147,7 @@ async def open_ground(app_dsn: str, owner_dsn: str, nats_url: str, folder: Path)
                 "github_mcp_token": data.secret("sandbox"),
                 "anthropic_api_key": "scripted",
                 KEY_REF: new_key(),
+                SIGNING_KEY_REF: new_key(),
             }
             settings = {
                 "postgres_dsn": app_dsn,
@@ -128,26 +155,24 @@ async def open_ground(app_dsn: str, owner_dsn: str, nats_url: str, folder: Path)
                 "anthropic_base_url": model_http.url,
                 "ops_port": 0,
                 **_SHORT,
+                **more,
             }
-            tools = await open_tools("api", Settings(**settings), Secrets(overrides=secrets))  # type: ignore[arg-type]
-            try:
-                await tools.bus.start()
-                tokens = await seed(Identity(tools.store, tools.bus), data)
-            finally:
-                await tools.bus.stop()
-                await tools.close()
+            given, known = Settings(**settings), Secrets(overrides=secrets)  # type: ignore[arg-type]
+            async with identity(given, known) as people:
+                tokens = await seed(people, data)
             yield Ground(
                 owner_dsn=owner_dsn,
                 target=target,
                 tokens=tokens,
                 webhook_secret=secrets["jira_webhook_secret"],
-                secrets=Secrets(overrides=secrets),
+                settings=given,
+                secrets=known,
                 environment=environment(
                     **{variable(name): str(value) for name, value in settings.items()},
                     **{variable(f"secret_{ref}"): value for ref, value in secrets.items()},
                 ),
                 folder=folder,
-                files={**{name: _unhurried(text) for name, text in read_folder(DEFINITIONS).items()}, **WRITES},
+                files={name: _unhurried(text) for name, text in (files or read_folder(DEFINITIONS)).items()} | WRITES,
             )
         finally:
             await target_http.stop()
@@ -167,4 +192,4 @@ def _slower(scripts: Scripts) -> Scripts:
     }
 
 
-__all__ = ["Ground", "open_ground"]
+__all__ = ["Ground", "identity", "open_ground"]

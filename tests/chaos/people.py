@@ -7,6 +7,7 @@ record must hold it.
 import asyncio
 import json
 import random
+import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,11 +36,15 @@ class Refused(Exception):
 
 @dataclass
 class People:
-    """Those who use an installation. `patience` is the longest that a person takes to answer, in seconds."""
+    """Those who use an installation. `patience` is the longest that a person takes to answer, in seconds.
+
+    `door` is the number of the one that they come by, where there are several.
+    """
 
     fleet: Fleet
     random: random.Random
     patience: float = 0.0
+    door: int = 0
     told: dict[UUID, str] = field(default_factory=dict)
     """Decisions whose answer was accepted → outcome."""
 
@@ -47,8 +52,8 @@ class People:
     """Runs that were accepted → the story or key that they are for."""
 
     refused: list[str] = field(default_factory=list)
-    again: int = 0
-    """How often somebody had to send the very same once more."""
+    again: list[str] = field(default_factory=list)
+    """What somebody had to send once more, and why: one line each time."""
 
     _http: httpx.AsyncClient | None = None
     _answering: set[UUID] = field(default_factory=set)
@@ -56,7 +61,8 @@ class People:
 
     async def __aenter__(self) -> "People":
         limits = httpx.Limits(max_connections=50)
-        self._http = httpx.AsyncClient(base_url=self.fleet.url, timeout=15, limits=limits)
+        url = self.fleet.of("api")[self.door].url
+        self._http = httpx.AsyncClient(base_url=url, timeout=15, limits=limits)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -76,11 +82,13 @@ class People:
             while True:
                 try:
                     response = await self._http.request(method, path, headers=headers, **request)
-                except httpx.TransportError:
-                    response = None
-                if response is not None and response.status_code != 503:
-                    return response
-                self.again += 1
+                except httpx.TransportError as error:
+                    why = repr(error)
+                else:
+                    if response.status_code != 503:
+                        return response
+                    why = response.text[:300]
+                self.again.append(f"{time.strftime('%X')} {method} {path}: {why}")
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def deliver(self, key: str) -> UUID:
@@ -94,6 +102,22 @@ class People:
         issue = json.loads(body)
         parts = ("issue_transitioned", key, issue["issue"]["id"], issue["changelog"]["id"], str(issue["timestamp"]))
         run_id = ids.triggered_run(ids.tenant_group(GROUP), "core-dev", f"jira:{':'.join(parts)}")
+        self.runs[run_id] = key
+        return run_id
+
+    async def start(self, definition: str, context: Mapping[str, Any], *, key: str) -> UUID:
+        """Start a run by hand; `key` is its own in the installation."""
+        response = await self.send(
+            "POST",
+            f"{PREFIX}/definitions/{definition}/runs",
+            by="dana@example.com",
+            params={"wait": 5},
+            json={"context": dict(context), "project_id": "core"},
+            headers={"idempotency-key": key},
+        )
+        if response.status_code != 201:
+            raise Refused(f"the start of {key} was answered {response.status_code}: {response.text[:300]}")
+        run_id = UUID(response.json()["run_id"])
         self.runs[run_id] = key
         return run_id
 

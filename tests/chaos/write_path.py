@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-from uuid import UUID
 
 from contracts import ids
 from tests.chaos import judge
@@ -17,7 +16,7 @@ from tests.chaos.faults import PLACES
 from tests.chaos.fleet import Fleet, Slot
 from tests.chaos.ground import Ground
 from tests.chaos.operator import settle_doubts
-from tests.chaos.people import People, Refused
+from tests.chaos.people import People
 from tests.chaos.storm import settle
 from tests.support.stack import PREFIX
 
@@ -108,18 +107,7 @@ async def _write(people: People, reaper: _Reaper, name: str) -> None:
 
 async def approve(people: People, key: str) -> None:
     """Start a run, approve its write, and give it a while."""
-    response = await people.send(
-        "POST",
-        f"{PREFIX}/definitions/writes/runs",
-        by="dana@example.com",
-        params={"wait": 5},
-        json={"context": {"key": key}, "project_id": "core"},
-        headers={"idempotency-key": key},
-    )
-    if response.status_code != 201:
-        raise Refused(f"the start of {key} was answered {response.status_code}: {response.text[:300]}")
-    run_id = UUID(response.json()["run_id"])
-    people.runs[run_id] = key
+    run_id = await people.start("writes", {"key": key}, key=key)
     await people.decide(ids.decision(run_id, "approval", 1), "approve", by="lena@example.com", missing=True)
     await people.send("GET", f"{PREFIX}/runs/{run_id}", by="lena@example.com", params={"wait": SETTLING_SECONDS})
 
