@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, assert_never
 from uuid import UUID
 
-from contracts.base import Actor, Event, Frozen, Instant
+from contracts.base import Actor, Event, Frozen, Instant, Principal
 from contracts.errors import Rejected
 from contracts.events import identity as e
 from contracts.personal import ERASED, ERASED_EMAIL
@@ -121,6 +121,20 @@ class State:
     def active(self) -> bool:
         """Whether it exists and was neither deactivated nor revoked. An end that has passed is judged by the reader."""
         return self.status == "active"
+
+
+def as_principal(user_id: UUID, person: State, *, tenant_group: UUID, tenant: UUID) -> Principal:
+    """A person as the door would present them, where nobody else's decisions are theirs to take."""
+    return Principal(
+        kind="user",
+        id=user_id,
+        name=person.email or person.handle,
+        tenant_group=tenant_group,
+        tenant=tenant,
+        roles=person.roles,
+        groups=person.groups,
+        projects=person.projects,
+    )
 
 
 def decide(command: Command, state: State, now: datetime) -> Decided:

@@ -62,7 +62,7 @@ def build(tools: Tools) -> ApiService:
         refusals=Refusals(in_a_row_max=tools.settings.webhooks_refused_max),
         people=People(tools.store, pool, identity, grants),
         grants=grants,
-        decisions=DecisionViews(tools.store, pool),
+        decisions=DecisionViews(tools.store),
         delegations=Delegations(tools.store, pool, identity),
     )
     app = FastAPI(

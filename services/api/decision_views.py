@@ -4,14 +4,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
 from contracts.base import Principal
 from contracts.errors import Broken, Rejected
 from contracts.events.run import UserRef
-from libs.domain import decision
+from libs.domain import decision, identity
 from libs.eventstore.port import EventStore
-from libs.postgres.pool import fetch
 from minutebook.models import (
     ActorView,
     ApprovedView,
@@ -30,9 +27,8 @@ from services.api.reads import Histories, Reads, content_of, fold
 class DecisionViews:
     """Callers have judged visibility by the head row before they ask."""
 
-    def __init__(self, store: EventStore, pool: asyncpg.Pool) -> None:
+    def __init__(self, store: EventStore) -> None:
         self._reads = Reads(store)
-        self._pool = pool
 
     async def one(self, caller: Principal, decision_id: UUID) -> DecisionView:
         """A decision with what is decided on, the votes, and the answer when there is one."""
@@ -88,6 +84,8 @@ class DecisionViews:
             return None
         seats = state.seats or ()
         people = await self._people(caller, {voter for seat in seats for voter in seat.voters})
+        shown = {voter: Person(id=voter, email=person.email) for voter, person in people.items()}
+        free = {voter for voter, person in people.items() if _may_answer(caller, voter, person, state)}
         need = {group.role: group.need for group in quorum.groups}
         count = decision.tally(state)
         return QuorumView(
@@ -100,20 +98,24 @@ class DecisionViews:
                     role=seat.role,
                     need=need.get(seat.role),
                     missing=count.missing_of.get(seat.role, 0),
-                    voters=tuple(people[voter] for voter in seat.voters if voter in people),
+                    voters=tuple(shown[voter] for voter in seat.voters if voter in shown),
+                    may_answer=tuple(shown[voter] for voter in seat.voters if voter in free),
                 )
                 for seat in seats
             ),
         )
 
-    async def _people(self, caller: Principal, user_ids: Collection[UUID]) -> Mapping[UUID, Person]:
-        rows = await fetch(
-            self._pool,
-            "select stream_id, name from identity_heads where tenant_group = $1 and stream_id = any($2)",
-            caller.tenant_group,
-            list(user_ids),
-        )
-        return {row["stream_id"]: Person(id=row["stream_id"], email=row["name"]) for row in rows}
+    async def _people(self, caller: Principal, user_ids: Collection[UUID]) -> Mapping[UUID, identity.State]:
+        found = await self._reads.histories(identity.CATEGORY.name, caller.tenant_group, user_ids)
+        return {user_id: fold(identity.CATEGORY, history) for user_id, history in found.items()}
+
+
+def _may_answer(caller: Principal, voter: UUID, person: identity.State, state: decision.State) -> bool:
+    """Whether the decider would take a vote of this person now."""
+    if state.status != "open" or not person.active:
+        return False
+    principal = identity.as_principal(voter, person, tenant_group=caller.tenant_group, tenant=caller.tenant)
+    return decision.may_answer(principal, state)
 
 
 def summary(caller: Principal, decision_id: UUID, state: decision.State) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from contracts.events import decision as e
 from libs.domain import lifecycle
 from libs.domain.access import is_administrator, sees_run, sees_to_decide
 from libs.domain.core import NOTHING, Decided, Guard, facts, replace
-from libs.domain.decision.capacities import Capacity, bar_of, capacities, roles_of, unused
+from libs.domain.decision.capacities import Capacity, bar_of, capacities, roles_of, unbarred, unused
 from libs.domain.decision.commands import Answer, Reassign
 from libs.domain.decision.evolve import evolve
 from libs.domain.decision.seating import seated
@@ -98,10 +98,9 @@ def _free(command: Answer, state: State) -> list[Capacity]:
             status=403,
             role=state.role,
         )
-    rules = {capacity: bar_of(state, principal.id, capacity.person) for capacity in mine}
-    free = [capacity for capacity, rule in rules.items() if rule is None]
+    free = unbarred(principal, state)
     if not free:
-        rule = next(rule for rule in rules.values() if rule is not None)
+        rule = next(rule for each in mine if (rule := bar_of(state, principal.id, each.person)) is not None)
         raise Rejected(
             "decision.barred",
             f"another person has to answer {state.step!r}: {_why(rule)}",
@@ -177,7 +176,7 @@ def _single(command: Answer, state: State, capacity: Capacity, now: datetime) ->
 
 def _vote(command: Answer, state: State, free: list[Capacity], now: datetime) -> tuple[Event, ...]:
     assert state.quorum is not None, "a vote is cast where a quorum is asked for"
-    capacity = next(iter(unused(command.principal, state, free)), None)
+    capacity = next(iter(unused(command.principal, state)), None)
     if capacity is None:
         raise _voted(command, state, free)
     if command.outcome == "approve" and command.revised is not None:

@@ -72,16 +72,22 @@ def bar_of(state: State, *people: UUID) -> str | None:
 
 
 def may_answer(principal: Principal, state: State) -> bool:
-    """Whether the principal may answer or vote now. That it is open is the caller's to see."""
-    free = [c for c in capacities(principal, state) if bar_of(state, principal.id, c.person) is None]
+    """Whether an answer or a vote of the principal would be taken now. That it is open is the caller's to see."""
+    return bool(unused(principal, state))
+
+
+def unbarred(principal: Principal, state: State) -> list[Capacity]:
+    """The principal's capacities that four eyes leave to it."""
+    return [each for each in capacities(principal, state) if bar_of(state, principal.id, each.person) is None]
+
+
+def unused(principal: Principal, state: State) -> list[Capacity]:
+    """The capacities in which the principal can still answer. Of a quorum each votes once, and where that is asked a
+    person once, whoever they vote for.
+    """
+    free = unbarred(principal, state)
     if state.quorum is None:
-        return bool(free)
-    return bool(unused(principal, state, free))
-
-
-def unused(principal: Principal, state: State, free: list[Capacity]) -> list[Capacity]:
-    """Of these capacities those that a vote can still be cast in: each once, and a person once where that is asked."""
-    assert state.quorum is not None, "only a quorum has votes"
+        return free
     if state.quorum.distinct and any(ballot.by.id == principal.id for ballot in state.ballots):
         return []
     used = {ballot.person for ballot in state.ballots}

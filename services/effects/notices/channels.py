@@ -6,7 +6,6 @@ from datetime import datetime
 from uuid import UUID
 
 from contracts import ids
-from contracts.base import Principal
 from contracts.events.definition import ChannelSynced
 from libs.domain import decision, definition, identity
 from libs.eventstore.port import Recorded, Store
@@ -83,19 +82,8 @@ def holders(state: decision.State, people: Mapping[UUID, identity.State], tenant
     return sorted(
         user_id
         for user_id, person in people.items()
-        if decision.may_answer(_principal(user_id, person, tenant_group), state)
-    )
-
-
-def _principal(user_id: UUID, person: identity.State, tenant_group: UUID) -> Principal:
-    """A person as the door would present them. Nothing that is judged here asks for the tenant."""
-    return Principal(
-        kind="user",
-        id=user_id,
-        name=person.email or person.handle,
-        tenant_group=tenant_group,
-        tenant=tenant_group,
-        roles=person.roles,
-        groups=person.groups,
-        projects=person.projects,
+        # Nothing that is judged here asks for the tenant.
+        if decision.may_answer(
+            identity.as_principal(user_id, person, tenant_group=tenant_group, tenant=tenant_group), state
+        )
     )

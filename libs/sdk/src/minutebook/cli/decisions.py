@@ -1,6 +1,7 @@
 """Commands on decisions: the inbox, what one asks, and the answer."""
 
 import json
+from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from minutebook.models import (
     DecisionAnswerView,
     DecisionView,
     InboxItem,
+    Person,
     QuorumView,
     ReassignRequest,
     TaskItem,
@@ -147,7 +149,7 @@ def _tell(found: DecisionView) -> None:
     if found.not_for:
         say(f"not for: {', '.join(found.not_for)}")
     if found.quorum:
-        _tell_quorum(found.quorum, found.approvals)
+        _tell_quorum(found.quorum, found.approvals, open_=found.state == "open")
     for vote in found.votes:
         say(f"  {moment(vote.at)} {_who(vote)} {vote.outcome}" + (f": {vote.comment}" if vote.comment else ""))
     if found.answer:
@@ -158,13 +160,17 @@ def _tell(found: DecisionView) -> None:
     _tell_content(found)
 
 
-def _tell_quorum(quorum: QuorumView, approvals: int) -> None:
+def _tell_quorum(quorum: QuorumView, approvals: int, *, open_: bool) -> None:
     veto = "; one refusal ends it" if quorum.veto == "any" else ""
     out.print(f"approvals: {approvals} of {quorum.need}{veto}")
     for seat in quorum.seats:
         need = f", {seat.need} of them" if seat.need else ""
-        voters = " ".join(person.email or str(person.id) for person in seat.voters) or "nobody"
-        out.print(f"  {seat.role}{need}: {voters}", markup=False)
+        still = f"; may still vote: {_names(seat.may_answer)}" if open_ else ""
+        out.print(f"  {seat.role}{need}: {_names(seat.voters)}{still}", markup=False)
+
+
+def _names(people: Iterable[Person]) -> str:
+    return " ".join(person.email or str(person.id) for person in people) or "nobody"
 
 
 def _tell_content(found: DecisionView) -> None:

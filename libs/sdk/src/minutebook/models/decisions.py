@@ -112,7 +112,8 @@ class SeatView(Shown):
     role: str
     need: int | None = Field(description="how many of them must approve; null asks for none of them in particular")
     missing: int = Field(description="how many approvals of theirs are still needed")
-    voters: tuple[Person, ...] = Field(description="as they were named when the decision was opened")
+    voters: tuple[Person, ...] = Field(description="as they were named, whether they voted, may not, or left since")
+    may_answer: tuple[Person, ...] = Field(default=(), description="those of them whose vote would be taken now")
 
 
 class QuorumView(Shown):
