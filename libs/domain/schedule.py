@@ -261,7 +261,8 @@ def _starts(
 def _refusal(version: DefinitionSynced, trigger: ScheduleTrigger, known: Known) -> tuple[Reason, str] | None:
     """Why the line can start nothing now: the reason and its detail."""
     if known.owner is None:
-        return "no_owner", f"no active user has the email {trigger.run_as}, which run_as names"
+        # Kept in the history as it is: whose email that is, the definition says.
+        return "no_owner", f"no active user has the email that `run_as` of {version.definition_id} names"
     if not known.has_project:
         return "no_project", f"there is no project {trigger.project!r}, which the trigger names"
     missing = [key for key in version.required_context if resolve(key, known.context) in (None, MISSING, "")]

@@ -82,7 +82,7 @@ class Connectors:
         """
         assert effect.owner is not None
         assert effect.arguments is not None
-        refusal = await self._judge_owner(tenant_group, effect.owner.id, effect.owner.email)
+        refusal = await self._judge_owner(tenant_group, effect.owner.id)
         if refusal is not None:
             return refusal
         server = await self.server(tenant_group, effect.system)
@@ -149,12 +149,14 @@ class Connectors:
             env[server.grant_env] = grant
         return Stdio(server.command, env)
 
-    async def _judge_owner(self, tenant_group: UUID, user_id: UUID, email: str) -> Refusal | None:
+    async def _judge_owner(self, tenant_group: UUID, user_id: UUID) -> Refusal | None:
         found = await self._store.events("identity", [user_id], tenant_group=tenant_group)
         user = identity.CATEGORY.fold(tuple(recorded.event for recorded in found.get(user_id, ())))
         if user.active and user.kind in {"user", "service_user"}:
             return None
-        return Refusal("missing_data", f"the run's owner {email} is no active user, so nothing is written for it")
+        return Refusal(
+            "missing_data", f"the run's owner, user {user_id}, is no active user, so nothing is written for it"
+        )
 
 
 def tool_of(server: ServerSynced, effect: State) -> ToolDeclaration | None:

@@ -48,7 +48,7 @@ class Grants:
             return Refusal(
                 "missing_data",
                 f"the MCP server {server.server_id!r} takes writes with a grant of the run's owner alone, and that of "
-                f"{owner.email} {lack}; {by_whom}",
+                f"user {owner.id} {lack}; {by_whom}",
             )
         try:
             secret = await self._vault.open(tenant_group, grant_id, grant.secret_id)
@@ -61,16 +61,19 @@ class Grants:
             secret = None
         if secret is not None:
             return secret
-        lost = f"the grant of {owner.email} for the MCP server {server.server_id!r} is not kept any more; {by_whom}"
+        lost = f"the grant of user {owner.id} for the MCP server {server.server_id!r} is not kept any more; {by_whom}"
         return Refusal("missing_data", lost)
 
 
 def _by_whom(user: identity.State, owner: UserRef, server: ServerSynced) -> str:
-    """The command that mends it, and who may give it."""
+    """The command that mends it, and who may give it.
+
+    It goes into the history as it is, so people are named by their ids there.
+    """
     if user.kind == "service_user":
-        command = f"`minutebook grants give {server.server_id} --user {owner.email}` by an administrator"
+        command = f"`minutebook grants give {server.server_id} --user {owner.id}` by an administrator"
     else:
-        command = f"`minutebook grants give {server.server_id}` by {owner.email}"
+        command = f"`minutebook grants give {server.server_id}` by that user"
     return f"{command} gives one, then retry the step"
 
 

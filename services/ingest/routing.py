@@ -71,7 +71,8 @@ def _start(
         return f"the event has no {', '.join(missing)}, which the definition requires"
     owner = known.users.get(trigger.run_as.lower())
     if owner is None or not owner.active or owner.kind not in {"user", "service_user"}:
-        return f"no active user has the email {trigger.run_as}, which run_as names"
+        # Kept in the history as it is: whose email that is, the definition says.
+        return f"no active user has the email that `run_as` of {definition.definition_id} names"
     project = known.projects.get(trigger.project) if trigger.project is not None else None
     if trigger.project is not None and (project is None or not project.active or project.kind != "project"):
         return f"there is no project {trigger.project!r}, which the trigger names"

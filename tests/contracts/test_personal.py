@@ -22,7 +22,23 @@ M = TypeVar("M", bound=BaseModel)
 
 EVENTS = {f"{name}/{version}": model for (name, version), model in registered().items()}
 
-TELLING = {"actor", "by", "comment", "email", "mail", "name", "note", "person", "recipient", "user", "who"}
+TELLING = {
+    "actor",
+    "by",
+    "comment",
+    "detail",
+    "email",
+    "mail",
+    "message",
+    "name",
+    "note",
+    "person",
+    "reason",
+    "recipient",
+    "user",
+    "who",
+    "why",
+}
 """Words of field names that may tell of a person."""
 
 NOBODY = {
@@ -31,6 +47,41 @@ NOBODY = {
     ("ProjectCreated", "name"): "of a project",
     ("DefinitionSynced", "name"): "of a workflow",
     ("ToolDeclaration", "name"): "of a tool",
+    **dict.fromkeys(
+        [
+            ("AdmissionRefused", "reason"),
+            ("AttemptCancelled", "reason"),
+            ("DecisionWithdrawn", "reason"),
+            ("EffectCancelled", "reason"),
+            ("NoticeFailed", "message"),
+            ("NoticeInDoubt", "reason"),
+            ("NoticePutOff", "message"),
+            ("RunFailed", "reason"),
+            ("RunStepCancelled", "reason"),
+            ("RunStepEscalated", "message"),
+            ("RunStepFailed", "message"),
+            ("RunStepRetrying", "message"),
+            ("RunStepSkipped", "reason"),
+            ("ScheduleRetired", "reason"),
+            ("ScheduleSkipped", "detail"),
+            ("SkippedTrigger", "reason"),
+            ("WaitClosed", "reason"),
+        ],
+        "the product's own words, in which people are named by their ids",
+    ),
+    **dict.fromkeys(
+        [
+            ("AttemptFailed", "message"),
+            ("EffectFailed", "message"),
+            ("EffectInDoubt", "reason"),
+            ("EffectProbed", "message"),
+        ],
+        "the product's own words, or what a model or a target said",
+    ),
+    **dict.fromkeys(
+        [("RunCancelled", "reason"), ("RunSuspended", "reason"), ("UserErased", "reason")],
+        "why somebody did it: what it is about is not known, and `audit erase` looks for names in it",
+    ),
 }
 """Texts whose name sounds like a person's, and why they are nobody's."""
 

@@ -264,6 +264,7 @@ async def test_a_slot_that_cannot_start_is_skipped_and_logged_and_the_next_is_tr
     for reason, line in lines.items():
         (skipped,) = await world.skips(line)
         assert (skipped.reason, skipped.slot, skipped.count) == (reason, "2027-01-04T09:00:00+00:00", 3)
+        assert "@" not in skipped.detail, "whose address it is the definition says, and the history does not"
     told = {(log["definition_id"], log["reason"]) for log in logs if log["event"] == "slots skipped"}
     assert told == {(name, reason) for reason, name in _REASONS.items()}
 

@@ -255,7 +255,7 @@ def test_a_line_that_allows_overlap_does_not_ask() -> None:
 @pytest.mark.parametrize(
     ("reason", "changes", "word"),
     [
-        ("no_owner", {"owner": None}, OWNER.email),
+        ("no_owner", {"owner": None}, "`run_as` of pmo"),
         ("no_project", {"has_project": False}, "'core'"),
         ("context", {"context": {"jira_key": None}}, "jira_key"),
     ],
