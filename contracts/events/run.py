@@ -91,13 +91,19 @@ class RunForked(Event):
 
 @event("run.step_inherited")
 class RunStepInherited(Event):
-    """A step that the parent of a fork had finished. It does not run again. `by` decided or completed it there."""
+    """A step that the parent of a fork had finished. It does not run again.
+
+    `by` decided or completed it there, last; `deciders` are all who did, and whom they did it for. `revisers` are all
+    who revised its artefact, who laid another one over it for the fork among them.
+    """
 
     step: str
     output: BlobRef | None
     artifact_state: ArtifactState | None
     outcome: DecisionOutcome | None
     by: Actor | None = None
+    deciders: tuple[UUID, ...] = ()
+    revisers: tuple[UUID, ...] = ()
 
 
 @event("run.admission_requested")
@@ -325,12 +331,13 @@ class RunStepFailed(Event):
 
 @event("run.artifact_approved")
 class RunArtifactApproved(Event):
-    """A step's proposed artefact was approved; `artifact` is the revision when there was one."""
+    """A step's proposed artefact was approved; `artifact` is the revision when there was one, by all `revisers`."""
 
     step: str
     decision_step: str
     artifact: BlobRef
     revised: bool
+    revisers: tuple[UUID, ...] = ()
 
 
 @event("run.artifact_executed")

@@ -7,10 +7,11 @@ from contracts.base import BlobRef, Event
 from contracts.commands import ForkRun, RestartRun
 from contracts.errors import Rejected
 from contracts.events.run import RunStepWriting
-from libs.domain import run
+from libs.domain import decision, run
 from libs.domain.categories import CATEGORIES
 from libs.domain.run.operating import may_operate
 from libs.eventstore.port import EventStore
+from libs.eventstore.snapshots import read_states
 from minutebook.models.problem import ProblemItem
 from services.planner.current import CurrentVersions, Versions
 from services.planner.evidence import EvidenceReader
@@ -69,6 +70,7 @@ class Descendants:
             evidence=run.Evidence(
                 tenant_group=group,
                 bundle=await self._evidence.bundle(group, bundle),
+                children=await self._decisions(group, parent),
                 artefacts=await self._evidence.artefacts(group, finished),
             ),
             bundle=bundle,
@@ -99,6 +101,16 @@ class Descendants:
             message = f"{parent.definition_id} was never declared with the hash {wanted}"
             raise Rejected("definition.version_unknown", message, errors=(ProblemItem(path="hash", message=message),))
         return found
+
+    async def _decisions(self, group: UUID, parent: run.State) -> Mapping[UUID, decision.State]:
+        """The decisions that its finished steps ended with: the fork has to know who decided, and who revised."""
+        ended = {
+            record.open_id
+            for record in parent.steps.values()
+            if record.status == "succeeded" and record.waits_on == "decision" and record.open_id is not None
+        }
+        found = await read_states(self._store, decision.CATEGORY, ended, tenant_group=group)
+        return {decision_id: state for decision_id, (_, state) in found.items()}
 
     async def _effects(self, group: UUID, parent: run.State, events: Sequence[Event]) -> Mapping[str, UUID]:
         """The writes of a run that were done or may be, by effect key; those that it took over itself among them."""

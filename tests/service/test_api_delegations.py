@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from contracts.events.run import RunStepInherited
 from tests.support.api import World, world
 from tests.support.postgres import Database
 
@@ -49,6 +50,23 @@ async def test_a_delegate_sees_and_answers_for_the_other_and_is_recorded_as_such
         "priya@example.com",
     )
     assert (await api.call("GET", f"/runs/{run_id}", by=gus)).status_code == 404, "the run asks nobody any more"
+
+
+async def test_a_fork_is_told_who_decided_and_revised_and_in_whose_place(api: World) -> None:
+    run_id, decision_id = await api.waiting()
+    await delegated(api, "priya", to_user="gus@example.com")
+    body = {"revised_artifact": {"title": "Better"}}
+    answer = await api.call("POST", f"/decisions/{decision_id}/approve", by=await fresh(api, "gus"), json=body)
+    assert answer.status_code == 200, answer.text
+    await api.plan(run_id)
+    forked = await api.call("POST", f"/runs/{run_id}/fork", by="dana", json={})
+    assert forked.status_code == 201, forked.text
+    fork_id = UUID(forked.json()["run_id"])
+    facts = (await api.store.events("run", [fork_id], tenant_group=api.place.tenant_group))[fork_id]
+    inherited = {fact.event.step: fact.event for fact in facts if isinstance(fact.event, RunStepInherited)}
+    both = {api.users["gus"], api.users["priya"]}
+    assert set(inherited["draft"].revisers) == both
+    assert set(inherited["review"].deciders) == both
 
 
 @pytest.mark.parametrize(

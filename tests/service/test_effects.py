@@ -286,7 +286,8 @@ async def test_an_owner_who_left_writes_nothing(world: World) -> None:
     await bus.tell("effects-history", "effect.declared", effect_id)
     state = await world.until(effect_id, "failed")
     assert state.failure_class == "missing_data"
-    assert EMAIL in (state.message or "")
+    assert (state.message or "").count(str(world.owner.id)) == 1
+    assert EMAIL not in (state.message or ""), "it goes into the history in clear"
     assert world.target.calls() == []
 
 

@@ -224,6 +224,21 @@ def test_a_revision_that_needs_no_other_vote_is_the_answer() -> None:
     assert given.state.revised == REVISED
 
 
+def test_a_revision_that_is_the_answer_wipes_the_votes_before_it() -> None:
+    given = Given(quorum(1, veto="none"), seated(ANA, BEN))
+    assert given.when(vote(BEN, "request_changes")) == ["Voted"]
+    assert given.when(revising(ANA)) == ["Answered"]
+    assert [(ballot.by.id, ballot.outcome) for ballot in given.state.ballots] == [(ANA.id, "approve")]
+    assert given.state.revisers == (ANA.id,)
+
+
+def test_changes_that_end_it_with_a_revision_wipe_no_vote() -> None:
+    given = Given(quorum(2), seated(ANA, BEN))
+    given.when(vote(BEN))
+    assert given.when(revising(ANA, "request_changes")) == ["Answered"]
+    assert [ballot.by.id for ballot in given.state.ballots] == [BEN.id, ANA.id]
+
+
 def test_what_is_revised_to_what_is_shown_is_no_revision() -> None:
     given = Given(quorum(), seated())
     given.when(vote(ANA))

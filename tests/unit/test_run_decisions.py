@@ -8,8 +8,8 @@ import pytest
 
 from contracts import ids
 from contracts.base import Actor
-from contracts.events.decision import DecisionRevised, DecisionVoted
-from contracts.events.run import RoleBinding
+from contracts.events.decision import DecisionAnswered, DecisionRevised, DecisionVoted
+from contracts.events.run import RoleBinding, UserRef
 from libs.domain import decision, effect, run
 from libs.domain.core import Guard
 from libs.language.model import ANSWER_FORM, Approvals, ForEach, Wait
@@ -305,6 +305,7 @@ def test_of_several_writes_those_under_way_end_before_the_approval_is_asked_for_
 
 def fork_of(its: World, **changes: Any) -> World:
     child = World(its.bundle, artefacts=its.artefacts, now=its.now)
+    shared = its.children if changes.get("told", True) else {}
     assert its.state.bundle is not None
     command = run.Fork(
         run_id=child.run_id,
@@ -312,11 +313,11 @@ def fork_of(its: World, **changes: Any) -> World:
         parent=its.state,
         at_version=1,
         effects={},
-        principal=DEVELOPER,
-        evidence=run.Evidence(tenant_group=GROUP, bundle=its.bundle, artefacts=its.artefacts),
+        principal=changes.get("principal", DEVELOPER),
+        evidence=run.Evidence(tenant_group=GROUP, bundle=its.bundle, artefacts=its.artefacts, children=shared),
         bundle=its.state.bundle,
         context=changes.get("context", {}),
-        artifacts={},
+        artifacts=changes.get("artifacts", {}),
     )
     return child.command(command)
 
@@ -343,6 +344,78 @@ def test_a_fork_puts_a_quorum_again_whose_voters_a_later_decision_bars() -> None
     its.succeed("draft", {})
     its.answer("first", "approve")
     assert status(fork_of(its), "first", "last") == ["waiting", "pending"]
+
+
+ANA, BEN, CLEO = (Actor(kind="user", id=uuid4(), name=name) for name in ("ana", "ben", "cleo"))
+
+
+def revised_by(its: World, step: str, last: Actor, *others: Actor, instead_of: UserRef | None = None) -> World:
+    """The decision is revised by each of the others in turn, and then, for somebody, by the last one who approves."""
+    state: Any = its.children[its.open_id(step)]
+    for number, person in enumerate(others):
+        ref = its.keep({"revised": number, "at": step})
+        fact = DecisionRevised(
+            at=its.now, command_id=uuid4(), by=person, on_behalf_of=None, comment=None, artifact=state.shown,
+            revised=ref, wiped=0,
+        )  # fmt: skip
+        state = decision.CATEGORY.fold((fact,), state)
+    answered = DecisionAnswered(
+        at=its.now, command_id=uuid4(), outcome="approve", by=last, on_behalf_of=instead_of, comment=None,
+        artifact=state.artifact, revised=its.keep({"revised": "last", "at": step}),
+    )  # fmt: skip
+    its.children[its.open_id(step)] = decision.CATEGORY.fold((answered,), state)
+    return its.advance()
+
+
+def revisers(its: World, step: str) -> set[UUID]:
+    return {user for rule, user in bars(its, step) if rule == "reviser" and user is not None}
+
+
+def people(*actors: Actor) -> set[UUID]:
+    return {actor.id for actor in actors if actor.id is not None}
+
+
+def test_all_who_revised_are_known_whatever_was_decided_since_and_in_every_fork() -> None:
+    its = world(agent("draft"), review("first"), review("second"), review("last", barred=("reviser",)))
+    its.succeed("draft", {"a": 1})
+    dana = UserRef(id=uuid4(), email="dana@example.com")
+    revised_by(its, "first", BEN, ANA, instead_of=dana)
+    revised_by(its, "second", CLEO)
+    known = {*people(ANA, BEN, CLEO), dana.id}
+    assert revisers(its, "last") == known, "what one made of it lies under what the next one made of that"
+    child = fork_of(its, told=False)
+    assert revisers(child, "last") == known, "the run's own history says who"
+    grandchild = fork_of(child)
+    assert revisers(grandchild, "last") == known
+
+
+def test_who_lays_an_artefact_over_one_for_a_fork_has_revised_it() -> None:
+    its = world(agent("draft"), review("first"), review("last", barred=("reviser",)))
+    its.succeed("draft", {"a": 1})
+    revised_by(its, "first", ANA)
+    admin = DEVELOPER.model_copy(update={"id": uuid4(), "roles": frozenset({"platform_admin"})})
+    child = fork_of(its, artifacts={"draft": {"a": 3}}, principal=admin)
+    child.answer("first", "approve")
+    assert revisers(child, "last") == {*people(ANA), admin.id}
+
+
+def test_what_is_made_anew_has_no_reviser_any_more() -> None:
+    its = world(agent("draft"), review("first"), review("last", barred=("reviser",)))
+    its.succeed("draft", {"a": 1})
+    revised_by(its, "first", ANA)
+    its.answer("last", "request_changes").succeed("draft", {"a": 2})
+    its.answer("first", "approve")
+    assert revisers(its, "last") == set()
+
+
+def test_a_fork_knows_in_whose_place_was_decided_and_who_let_pass_what_a_gate_refused() -> None:
+    its = world(agent("draft"), review("first"), review("last", barred=("first",)))
+    its.succeed("draft", {"a": 1})
+    dana = UserRef(id=uuid4(), email="dana@example.com")
+    its._child("first", status="answered", outcome="approve", by=BEN, on_behalf_of=dana)
+    its.advance()
+    for child in (fork_of(its), fork_of(fork_of(its), told=False)):
+        assert {user for _, user in bars(child, "last")} == {*people(BEN), dana.id}
 
 
 @pytest.mark.parametrize("outcome", ["approve", "request_changes"])

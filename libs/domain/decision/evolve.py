@@ -66,15 +66,18 @@ def _opened(event: e.DecisionOpened) -> State:
 
 
 def _revised(state: State, event: e.DecisionRevised) -> State:
-    people = (event.by.id, event.on_behalf_of.id if event.on_behalf_of is not None else None)
-    revisers = dict.fromkeys((*state.revisers, *(person for person in people if person is not None)))
     return replace(
         state,
         revised=event.revised,
         ballots=(),
-        revisers=tuple(revisers),
+        revisers=_with_reviser(state, event),
         heard=(*state.heard, event.command_id),
     )
+
+
+def _with_reviser(state: State, event: e.DecisionRevised | e.DecisionAnswered) -> tuple[UUID, ...]:
+    people = (event.by.id, event.on_behalf_of.id if event.on_behalf_of is not None else None)
+    return tuple(dict.fromkeys((*state.revisers, *(person for person in people if person is not None))))
 
 
 def _reassigned(state: State, event: e.DecisionReassigned) -> State:
@@ -104,6 +107,9 @@ def _answered(state: State, event: e.DecisionAnswered) -> State:
     last = Ballot(event.command_id, event.outcome, event.by, event.on_behalf_of, event.comment, event.at)
     if event.votes:
         last = replace(last, outcome=event.votes[-1].outcome)
+    revises = event.revised is not None and event.revised != state.revised
+    # It names the votes that count: those that its own revision has wiped are not among them.
+    before = state.ballots if len(event.votes) > len(state.ballots) else ()
     return replace(
         state,
         status="answered",
@@ -112,8 +118,9 @@ def _answered(state: State, event: e.DecisionAnswered) -> State:
         on_behalf_of=event.on_behalf_of,
         comment=event.comment,
         revised=event.revised,
+        revisers=_with_reviser(state, event) if revises else state.revisers,
         answer=event.answer,
         answered_at=event.at,
-        ballots=(*state.ballots, last) if event.votes else state.ballots,
+        ballots=(*before, last) if event.votes else state.ballots,
         heard=(*state.heard, event.command_id),
     )

@@ -109,6 +109,8 @@ def _evolve_step(state: State, event: Event) -> State:
                 artifact_state=event.artifact_state,
                 outcome=event.outcome,
                 by=event.by,
+                deciders=event.deciders,
+                revisers=event.revisers,
                 succeeded_at=event.at,
             )
         case e.RunStepDelayed(step=key):
@@ -172,7 +174,9 @@ def _evolve_end_of_step(state: State, event: Event) -> State:
                 artifact_state="proposed" if event.output else None,
                 by=event.by,
                 succeeded_at=event.at,
+                revisers=(),
                 revised_at=None,
+                deciders=(),
                 failure_class=None,
                 message=None,
                 cost_microdollars=state.step(key).cost_microdollars + event.cost_microdollars,
@@ -225,8 +229,14 @@ def _evolve_end_of_step(state: State, event: Event) -> State:
 
 
 def _approved(state: State, event: e.RunArtifactApproved) -> State:
-    revised_at = event.decision_step if event.revised else state.step(event.step).revised_at
-    changes = {"output": event.artifact, "artifact_state": "approved", "revised_at": revised_at}
+    record = state.step(event.step)
+    revised_at = event.decision_step if event.revised and not event.revisers else record.revised_at
+    changes = {
+        "output": event.artifact,
+        "artifact_state": "approved",
+        "revisers": tuple(dict.fromkeys((*record.revisers, *event.revisers))),
+        "revised_at": revised_at,
+    }
     return _with(_with(state, event.step, **changes), event.decision_step, approved=event.artifact)
 
 

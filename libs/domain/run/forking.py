@@ -11,6 +11,7 @@ from libs.domain.run.commands import Fork
 from libs.domain.run.evolve import evolve
 from libs.domain.run.operating import may_operate
 from libs.domain.run.programs.definition import advance
+from libs.domain.run.programs.definition.four_eyes import deciders_of, revisers_of
 from libs.domain.run.starting import created, definition_of, must_be_admissible, same_child
 from libs.domain.run.state import State, StepRecord
 from libs.domain.run.walk import Walk
@@ -94,6 +95,7 @@ def _inherit(walk: Walk, command: Fork) -> None:
             continue
         laid = key in command.artifacts
         output: BlobRef | None = walk.keep(command.artifacts[key]) if laid else record.output
+        revisers = revisers_of(command.parent, walk.child, key)
         walk.emit(
             e.RunStepInherited(
                 at=walk.now,
@@ -102,6 +104,8 @@ def _inherit(walk: Walk, command: Fork) -> None:
                 artifact_state="proposed" if laid else record.artifact_state,
                 outcome=record.outcome,
                 by=record.by,
+                deciders=deciders_of(command.parent, walk.child, key),
+                revisers=tuple(dict.fromkeys((*revisers, command.principal.id))) if laid else revisers,
             )
         )
     for step in walk.steps:

@@ -27,8 +27,9 @@ class StepRecord:
     wait or effect that stands for the step now or stood for it last; `effect_id` is its effect, also while a person is
     asked about it. `since` is when the step began in this round, or when a person had it tried once more; later
     attempts do not move it. `not_before` ends a backoff or a delay, `until` is when a wait times out. `output` is the
-    artefact that counts: as approved where it was decided on; `revised_at` is the decision that revised it. `by` is
-    who decided or completed the step, `approved` what was approved there, `expired` an approval of it that has gone
+    artefact that counts: as approved where it was decided on; `revisers` are all who revised it, `revised_at` is the
+    decision that did where the history does not say who. `by` is who decided or completed the step, `deciders` all who
+    did where it was inherited, `approved` what was approved there, `expired` an approval of it that has gone
     stale since. `items` and `count` are of a step with `for_each`; `role` and what follows it of a manual step.
     """
 
@@ -59,7 +60,9 @@ class StepRecord:
     succeeded_at: datetime | None = None
     approved: BlobRef | None = None
     expired: Approved | None = None
+    revisers: tuple[UUID, ...] = ()
     revised_at: str | None = None
+    deciders: tuple[UUID, ...] = ()
     valid_until: datetime | None = None
     items: BlobRef | None = None
     count: int = 0

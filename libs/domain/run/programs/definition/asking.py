@@ -1,12 +1,11 @@
 """What a decision is opened with: who is asked, who may not answer, and what is decided on."""
 
 from collections.abc import Iterator
-from uuid import UUID
 
 from contracts.base import BlobRef
 from contracts.events.decision import Approved, Barred, DecisionOpened, Quorum, QuorumGroup
 from libs.domain.access import escalation_binding
-from libs.domain.decision import State
+from libs.domain.run.programs.definition.four_eyes import deciders_of, revisers_of
 from libs.domain.run.walk import Walk
 from libs.language.interpolation import interpolate
 from libs.language.model import AgentStep, DecisionStep, ManualStep, ParallelStep
@@ -104,37 +103,9 @@ def _barred(walk: Walk, step: DecisionStep, shown_step: str | None) -> Iterator[
                 yield Barred(rule=rule, user=walk.state.initiated_by.id)
             case "reviser":
                 yield Barred(rule=rule, user=None)
-                for user in _revisers(walk, shown_step):
-                    yield Barred(rule=rule, user=user)
+                if shown_step is not None:
+                    for user in revisers_of(walk.state, walk.child, shown_step):
+                        yield Barred(rule=rule, user=user)
             case _:
-                for user in _deciders(walk, rule):
+                for user in deciders_of(walk.state, walk.child, rule):
                     yield Barred(rule=rule, user=user)
-
-
-def _revisers(walk: Walk, shown_step: str | None) -> Iterator[UUID]:
-    """Who revised, at an earlier decision, what is shown now; or let pass, perhaps revised, what its gate refused."""
-    if shown_step is None:
-        return
-    shown = walk.state.step(shown_step)
-    if shown.waits_on == "escalation" and shown.by is not None and shown.by.id is not None:
-        yield shown.by.id
-    if shown.revised_at is None:
-        return
-    record = walk.state.step(shown.revised_at)
-    decided = walk.child(record.open_id)
-    if isinstance(decided, State) and decided.revisers:
-        yield from decided.revisers
-    elif record.by is not None and record.by.id is not None:
-        yield record.by.id
-
-
-def _deciders(walk: Walk, key: str) -> Iterator[UUID]:
-    """Who decided or completed an earlier step: of a quorum all who voted, of a delegate the other person too."""
-    record = walk.state.step(key)
-    decided = walk.child(record.open_id)
-    people = {record.by.id if record.by is not None else None}
-    if isinstance(decided, State) and record.waits_on == "decision":
-        people |= {decided.by.id if decided.by else None, decided.on_behalf_of.id if decided.on_behalf_of else None}
-        people |= {person for ballot in decided.ballots for person in (ballot.by.id, ballot.person)}
-        people |= set(decided.revisers)
-    yield from sorted(person for person in people if person is not None)

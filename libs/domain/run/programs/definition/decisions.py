@@ -37,6 +37,7 @@ def decision(walk: Walk, step: DecisionStep, key: str) -> None:
                         decision_step=key,
                         artifact=child.revised or child.artifact,
                         revised=child.revised is not None,
+                        revisers=child.revisers if child.revised is not None else (),
                     )
                 )
             walk.emit(e.RunStepSucceeded(at=walk.now, step=key, outcome="approve", by=child.by))
