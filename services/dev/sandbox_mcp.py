@@ -26,7 +26,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from libs.telemetry.logs import get_logger
 
 _PATH: Final = "/mcp"
 _FAULTS_PATH: Final = "/faults"
@@ -34,6 +36,8 @@ _CUT: Final = "minutebook.sandbox.cut"
 _GARBAGE: Final = b"<!doctype html><title>502 Bad Gateway</title>"
 _BY: Final = "minutebook.sandbox.by"
 SERVER: Final = "the server's own token"
+
+_log = get_logger("dev.sandbox")
 
 
 class PullRequest(BaseModel):
@@ -363,10 +367,33 @@ def _front(app: ASGIApp, box: Sandbox, tokens: Mapping[str, str] | None) -> ASGI
         elif box.away:
             await JSONResponse({"error": "away"}, 429, headers={"retry-after": "1"})(scope, receive, send)
         else:
+            asked = await _whole(receive)
+            if asked is None:
+                _log.info("a caller went away in the middle of its call")
+                return
             scope[_CUT] = asyncio.get_running_loop().create_future()
-            await _unless_cut(scope[_CUT], lambda: app(scope, receive, send), send)
+            await _unless_cut(scope[_CUT], lambda: app(scope, asked, send), send)
 
     return front
+
+
+async def _whole(receive: Receive) -> Receive | None:
+    """The request with its body read; None when the caller was gone before it had sent all, as one that was killed is.
+
+    The library would tell that as an error of its own, with a traceback.
+    """
+    messages: list[Message] = []
+    while not messages or messages[-1].get("more_body", False):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        messages.append(message)
+    before = iter(messages)
+
+    async def again() -> Message:
+        return next(before, None) or await receive()
+
+    return again
 
 
 async def _unless_cut(cut: asyncio.Future[str], answer: Callable[[], Awaitable[None]], send: Send) -> None:

@@ -1,16 +1,20 @@
 """The sandbox as a record of what was written: numbers, kills, tokens, its page."""
 
+import asyncio
 import json
+import logging
 from datetime import timedelta
 from pathlib import Path
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from contracts.base import JsonObject
 from libs.mcp import Answered, Http, NotSent, Outcome, RejectedByServer, call_tool
 from services.dev.http import serve
 from services.dev.sandbox_mcp import Fault, sandbox
+from tests.support.record import eventually
 
 
 async def open_pull_request(url: str, *, token: str | None = None, **more: str) -> Outcome:
@@ -96,6 +100,35 @@ async def test_faults_are_used_up_in_their_order(tmp_path: Path) -> None:
     assert [type(outcome).__name__ for outcome in outcomes] == ["ToolError", "ToolError", "ToolError", "Answered"]
     assert [line["number"] for line in box.calls()] == [1, 2]
     await server.stop()
+
+
+async def test_a_caller_that_is_killed_in_its_call_is_one_line_and_no_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    box = sandbox(tmp_path / "calls.jsonl")
+    server = await serve(box.app)
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    head = (
+        "POST /mcp HTTP/1.1",
+        f"host: {host}:{port}",
+        "accept: application/json, text/event-stream",
+        "content-type: application/json",
+        "content-length: 1000",
+    )
+    with capture_logs() as logs:
+        writer.write(("\r\n".join(head) + '\r\n\r\n{"jsonrpc": "2.0", ').encode())
+        await writer.drain()
+        writer.transport.abort()
+
+        async def told() -> bool:
+            return bool([log for log in logs if log["event"] == "a caller went away in the middle of its call"])
+
+        await eventually(told)
+        await server.stop()
+    assert len(logs) == 1
+    assert [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING] == []
+    assert box.calls() == []
 
 
 @pytest.mark.parametrize(
