@@ -33,6 +33,9 @@ LOSABLE: Final = (
 )
 """Messages behind which the clock stands, so that losing one without a trace costs time and nothing else."""
 
+KEPT: Final = "history.effect.settled"
+"""The run that a doubt has suspended waits for this one, without a clock: it goes only as the whole bus goes."""
+
 UNREPEATED: Final = "history.run.step_writing"
 """Arms a failed effect, and nothing else ever does but the wake after a lost bus."""
 
@@ -114,7 +117,7 @@ class World:
         return self.random.random() * 0.004
 
     def loses(self, subject: str) -> bool:
-        if subject.startswith(LOSABLE) and self.hits(self.faults.lost_message):
+        if subject.startswith(LOSABLE) and subject != KEPT and self.hits(self.faults.lost_message):
             self.count("lost message")
             return True
         return False
