@@ -10,7 +10,7 @@ from uuid import UUID
 from contracts.base import Actor, JsonObject, JsonValue
 from contracts.errors import MinutebookError, Rejected, Unavailable
 from contracts.events.definition import ProbeDeclaration, ToolDeclaration
-from libs.domain.effect import CALL_TIMEOUT_MAX, Command, Look, State, is_over
+from libs.domain.effect import CALL_TIMEOUT_MAX, Command, Look, State, is_over, over_no_earlier
 from libs.eventstore.port import Load, Store
 from libs.faultpoints import faultpoint
 from libs.language.interpolation import fill
@@ -26,6 +26,7 @@ from services.effects.ledger import CallTool, RunUrl, fold
 from services.effects.links import back_link, scope_of
 from services.effects.outcomes import MESSAGE_CHARS_MAX, kept, reference
 from services.effects.refusal import Refusal
+from services.effects.restores import lost_calls_over_at
 from services.effects.scrubbing import scrubbed
 
 LOOKS_MAX: Final = 16
@@ -94,12 +95,13 @@ class Probes:
         for effect_id in effect_ids:
             stream = load.streams[effect_id]
             assert stream.tenant_group is not None
-            effect = fold(stream)
-            if not is_over(effect, load.now):
-                # Woken early, as by a lost bus: what is not there yet may still be written.
-                moves.append((effect_id, stream.version, effect.over_at))
-                continue
             try:
+                effect = fold(stream)
+                effect = over_no_earlier(effect, await lost_calls_over_at(self._store, effect, load.now))
+                if not is_over(effect, load.now):
+                    # Woken early, as by a lost bus: what is not there yet may still be written.
+                    moves.append((effect_id, stream.version, effect.over_at))
+                    continue
                 question = await self.question(stream.tenant_group, effect_id, effect)
             except Unavailable as error:
                 failures[effect_id] = error

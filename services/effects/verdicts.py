@@ -8,7 +8,7 @@ from contracts.commands import ProbeEffect, SettleEffect
 from contracts.errors import MinutebookError, Rejected
 from contracts.replies import EffectChanged
 from libs.canonical import blob
-from libs.domain.effect import Command, Settle, State, must_be_settleable
+from libs.domain.effect import Command, Settle, State, must_be_settleable, over_no_earlier
 from libs.eventstore.port import Store
 from libs.owner import Item, Owner
 from minutebook.models.states import EffectState
@@ -16,6 +16,7 @@ from services.effects.connectors import Connectors
 from services.effects.ledger import Ledger, RunUrl, fold
 from services.effects.links import back_link
 from services.effects.probes import Probes
+from services.effects.restores import lost_calls_over_at
 
 
 class Verdicts:
@@ -45,6 +46,7 @@ class Verdicts:
             contracts.errors.Rejected: as `libs.domain.effect.decide` says of a verdict.
         """
         effect = await self._effect(ask, ask.effect_id)
+        now = await self._store.now()
         command = Settle(
             principal=ask.principal,
             command_id=ask.command_id,
@@ -53,6 +55,7 @@ class Verdicts:
             arm=ask.arm,
             reference=ask.reference,
             comment=ask.comment,
+            not_before=await lost_calls_over_at(self._store, effect, now),
         )
         if ask.verdict == "landed":
             command = await self._landed(command, effect)
@@ -83,7 +86,9 @@ class Verdicts:
         settled = effect.settled
         if settled is not None and settled.command_id == ask.command_id:
             return _changed(ask.effect_id, effect, settled.comment)
-        must_be_settleable(ask.principal, effect, await self._store.now())
+        now = await self._store.now()
+        not_before = await lost_calls_over_at(self._store, effect, now)
+        must_be_settleable(ask.principal, over_no_earlier(effect, not_before), now)
         question = await self._probes.question(ask.principal.tenant_group, ask.effect_id, effect)
         if question is None:
             raise Rejected(

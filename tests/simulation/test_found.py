@@ -10,7 +10,7 @@ import pytest
 
 from contracts import ids
 from contracts.base import Actor, BlobRef, Event, Metadata
-from contracts.commands import CancelRun
+from contracts.commands import CancelRun, SettleEffect
 from contracts.envelope import Address, Envelope
 from contracts.errors import Rejected, Unavailable
 from contracts.events import effect as f
@@ -19,7 +19,7 @@ from contracts.events.decision import DecisionOpened
 from contracts.events.definition import ServerSynced, ToolDeclaration
 from contracts.events.identity import UserRegistered
 from contracts.events.run import RoleBinding
-from contracts.replies import RunChanged
+from contracts.replies import EffectChanged, RunChanged
 from contracts.subjects import history
 from libs.bus.memory import MemoryBroker, MemoryBus
 from libs.bus.port import Message
@@ -304,6 +304,40 @@ async def test_a_message_of_an_effect_whose_announcement_is_not_known_comes_agai
     assert await ledger.begin({effect_id: 0}) == met
     await ledger.drain(timedelta(seconds=9))
     assert calls.empty()
+
+
+async def test_after_a_restore_no_verdict_is_taken_while_a_call_of_the_lost_time_may_be_under_way() -> None:
+    """Read while the simulation learned to restore: a doubt of the record may have been settled, and called, since."""
+    store = MemoryStore()
+    effect_id, at, claim = await _declared(store), store.clock, uuid4()
+    announced = f.EffectPending(at=at, claim=claim, arm=0, over_at=at + OVER_WITHIN)
+    await _write(store, "effect", effect_id, announced, f.EffectInDoubt(at=at, claim=claim, reason="no answer"))
+    store.advance(timedelta(hours=1))
+    store.begin_era()
+    bus = MemoryBus(MemoryBroker())
+    service = build(
+        Tools(settings=Settings(postgres_dsn="", nats_url=""), secrets=Secrets(), pool=None, store=store, bus=bus)
+    )
+    await service.start()
+
+    async def settle() -> EffectChanged:
+        verdict = SettleEffect(
+            command_id=uuid4(),
+            deadline=store.clock + timedelta(seconds=5),
+            principal=LEADS[0],
+            effect_id=effect_id,
+            verdict="not_landed",
+            arm=0,
+            reference=None,
+        )
+        return await ask(bus, verdict, EffectChanged, timeout=timedelta(seconds=5))
+
+    with pytest.raises(Rejected) as refused:
+        await settle()
+    assert refused.value.code == "effect.under_way"
+    store.advance(effect.UNANNOUNCED_OVER)
+    assert (await settle()).state == "failed"
+    await service.stop()
 
 
 async def test_what_is_asked_again_finds_late_what_was_asked_before() -> None:

@@ -32,6 +32,7 @@ from libs.domain.effect.state import (
     State,
     evolve,
     is_over,
+    over_no_earlier,
 )
 
 CALL_TIMEOUT_MAX: Final = timedelta(seconds=120)
@@ -63,4 +64,5 @@ __all__ = [
     "evolve",
     "is_over",
     "must_be_settleable",
+    "over_no_earlier",
 ]

@@ -67,7 +67,8 @@ class Expire(Frozen):
 class Settle(Frozen):
     """A person's verdict on an effect in doubt. `blobs` hold the response, and a back-link's arguments, by digest.
 
-    `arm` names the call that the person looked for.
+    `arm` names the call that the person looked for. Before `not_before` one may be under way that a restored record has
+    lost.
     """
 
     principal: Principal
@@ -77,6 +78,7 @@ class Settle(Frozen):
     arm: int
     reference: str | None
     comment: str | None
+    not_before: datetime | None = None
     response: BlobRef | None = None
     back_link: BackLink | None = None
     blobs: dict[str, bytes] = Field(default_factory=dict)

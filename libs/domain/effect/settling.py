@@ -9,7 +9,7 @@ from contracts.events.effect import EffectDeclared, EffectProbed, EffectSettled
 from libs.domain.access import is_administrator
 from libs.domain.core import NOTHING, Birth, Decided, facts
 from libs.domain.effect.commands import Finish, Look, Settle
-from libs.domain.effect.state import State, is_over
+from libs.domain.effect.state import State, is_over, over_no_earlier
 from minutebook.models.states import SettleVerdict
 
 ABSENT_LOOKS: Final = 2
@@ -56,7 +56,7 @@ def must_be_settleable(principal: Principal, state: State, now: datetime) -> Non
 
 
 def settle(command: Settle, state: State, now: datetime) -> Decided:
-    must_be_settleable(command.principal, state, now)
+    must_be_settleable(command.principal, over_no_earlier(state, command.not_before), now)
     if command.arm != state.arm:
         message = (
             f"the verdict is on the call of arm {command.arm}, and that of arm {state.arm} is in doubt now; "

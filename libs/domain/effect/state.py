@@ -177,6 +177,12 @@ def is_over(state: State, now: datetime) -> bool:
     return state.over_at is None or now >= state.over_at
 
 
+def over_no_earlier(state: State, moment: datetime | None) -> State:
+    """The effect, its last call over at this moment at the earliest, as one may be that a restored record has lost."""
+    later = moment is not None and (state.over_at is None or state.over_at < moment)
+    return replace(state, over_at=moment) if later else state
+
+
 def _columns(state: State) -> Mapping[str, Any]:
     return {
         "run_id": state.run_id,
