@@ -22,7 +22,7 @@ demo *OPTIONS:
 test *OPTIONS:
     {{venv}}/pytest {{OPTIONS}}
 
-# Kill, cut and fill in the short form: minutes of what the suite leaves out. `just force --outage 60` takes its time
+# Kill, cut and fill for minutes, of which `just test` has the short ones. `just force --outage 60` takes its time
 force *OPTIONS:
     {{venv}}/pytest -m force {{OPTIONS}}
 

@@ -11,9 +11,13 @@ FORCE: Final = (
     "chaos",
     "force",
     "service/test_host_replicas.py",
-    "service/test_recovery",
+    "service/test_recovery.py",
+    "service/test_recovery_disk.py",
 )
-"""Folders and files whose tests kill processes, take servers away and fill disks, for minutes: `just force`."""
+"""Folders and files whose tests kill processes, take servers away and fill disks, for minutes: `just force`.
+
+Those that a plain run plays as well are marked `force_short`, each where it stands.
+"""
 
 _HERE: Final = Path(__file__).parent
 

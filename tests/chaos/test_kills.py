@@ -60,6 +60,7 @@ def quiet(_line: str) -> None:
     """Say nothing: what went wrong is in the findings."""
 
 
+@pytest.mark.force_short
 async def test_each_service_is_killed_and_every_story_ends_in_one_pull_request(ground: Ground) -> None:
     drawn = random.Random(SEED)
     async with open_fleet(ground, ORDER) as fleet, People(fleet, drawn, patience=0.5) as people:
@@ -93,6 +94,7 @@ async def world(database: Database, tmp_path: Path) -> AsyncIterator[World]:
         yield world
 
 
+@pytest.mark.force_short
 async def test_the_write_path_by_force(world: World, tmp_path: Path) -> None:
     """Every life of the effects service begins two writes and is ended at a place of the path, or at any moment."""
     drawn, forking = random.Random(SEED), context()

@@ -21,7 +21,7 @@ from tests.force.definitions import DUE_SECONDS, FILES
 from tests.support.fleet import COLLEAGUE, EMAIL, PATIENCE_SECONDS, Fleet, found, open_fleet
 from tests.support.postgres import Database
 
-PAIRS: Final = 1_000
+PAIRS: Final = (pytest.param(100, marks=pytest.mark.force_short), 1_000)
 AT_ONCE: Final = 20
 CANCELS: Final = 300
 HURRIED: Final = 120
@@ -145,8 +145,9 @@ async def written_as_answered(fleet: Fleet, rows: dict[UUID, asyncpg.Record]) ->
     return Counter(f"{row['state']}, run {row['run_state']}" for row in rows.values())
 
 
-async def test_of_two_answers_at_once_one_is_taken_and_the_other_is_told_whose(fleet: Fleet) -> None:
-    runs = await begin(fleet, "judged", PAIRS)
+@pytest.mark.parametrize("pairs", PAIRS)
+async def test_of_two_answers_at_once_one_is_taken_and_the_other_is_told_whose(fleet: Fleet, pairs: int) -> None:
+    runs = await begin(fleet, "judged", pairs)
 
     async def both(run_id: UUID) -> Sequence[Told]:
         decision_id = ids.decision(run_id, "review", 1)
@@ -156,7 +157,7 @@ async def test_of_two_answers_at_once_one_is_taken_and_the_other_is_told_whose(f
         )
 
     answers = dict(zip(runs, await at_once(both(run_id) for run_id in runs), strict=True))
-    rows = await settled(fleet, PAIRS)
+    rows = await settled(fleet, pairs)
     once(rows.values())
     winners: Counter[str] = Counter()
     for run_id, pair in answers.items():
@@ -172,11 +173,12 @@ async def test_of_two_answers_at_once_one_is_taken_and_the_other_is_told_whose(f
         assert (refused.extra["who"], refused.extra["outcome"]) == (email, outcome)
         assert refused.extra["when"].replace("Z", "+00:00") == row["at"].isoformat()
         winners[row["outcome"]] += 1
-    assert winners.total() == PAIRS
+    assert winners.total() == pairs
     assert min(winners["approve"], winners["reject"]) > 0, "they did race"
     await written_as_answered(fleet, rows)
 
 
+@pytest.mark.force_short
 async def test_answers_against_cancels(fleet: Fleet) -> None:
     runs, drawn = await begin(fleet, "judged", CANCELS), random.Random(1)
 

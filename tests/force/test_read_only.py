@@ -24,6 +24,7 @@ async def bus(tmp_path: Path) -> AsyncIterator[OwnNats]:
         yield server
 
 
+@pytest.mark.force_short
 async def test_a_postgresql_that_only_reads_for_a_while(tmp_path: Path, bus: OwnNats, outage_seconds: float) -> None:
     async with own_postgres(tmp_path) as postgres:
         await migrated(postgres)

@@ -37,6 +37,7 @@ async def postgres(tmp_path: Path) -> AsyncIterator[OwnPostgres]:
         yield server
 
 
+@pytest.mark.force_short
 async def test_after_a_restore_everything_goes_on_and_nothing_is_written_twice(
     postgres: OwnPostgres, bus: OwnNats, tmp_path: Path
 ) -> None:

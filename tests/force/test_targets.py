@@ -46,6 +46,7 @@ async def world(database: Database, tmp_path: Path) -> AsyncIterator[World]:
         yield world
 
 
+@pytest.mark.force_short
 async def test_in_doubt_is_exactly_what_may_have_been_written(world: World) -> None:
     """Of each fault it is known beforehand what the record may say; the target's own record judges it."""
     faults = [Fault(kind, acted=acted) for (kind, acted), times in FAULTS.items() for _ in range(times)]
@@ -68,6 +69,7 @@ async def test_in_doubt_is_exactly_what_may_have_been_written(world: World) -> N
     }
 
 
+@pytest.mark.force_short
 async def test_a_target_that_restarts_in_mid_call(world: World) -> None:
     """Calls that were sent are in doubt, done or not; those that found nobody were surely not done."""
     world.target.faults += [Fault("hang", acted=number % 2 == 0) for number in range(RESTARTED)]

@@ -25,6 +25,7 @@ async def fleet(database: Database, nats_url: str, tmp_path: Path) -> AsyncItera
         yield fleet
 
 
+@pytest.mark.force_short
 async def test_deliveries_that_come_fifty_times_at_once_start_one_run_each(fleet: Fleet) -> None:
     for number in range(KEYS):
         statuses = Counter(await asyncio.gather(*(fleet.deliver(f"STORM-{number}") for _ in range(TIMES))))
@@ -37,6 +38,7 @@ async def test_deliveries_that_come_fifty_times_at_once_start_one_run_each(fleet
     assert event.unmatched is None
 
 
+@pytest.mark.force_short
 async def test_another_body_under_the_same_id_is_noted_and_starts_nothing(fleet: Fleet) -> None:
     """Whichever of them comes first is the event; of the others it is noted that they differed, up to a limit."""
     bodies = [f"summary {n}" for n in range(TIMES)]

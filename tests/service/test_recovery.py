@@ -48,6 +48,7 @@ async def test_a_bus_that_was_away_is_gone_on_with(fleet: Fleet, bus: OwnNats, o
     assert not [log for log in logs if log["log_level"] in ("error", "critical")]
 
 
+@pytest.mark.force_short
 async def test_a_bus_that_lost_everything_is_declared_again_and_everything_open_is_woken(
     fleet: Fleet, bus: OwnNats
 ) -> None:
@@ -123,6 +124,7 @@ async def test_connections_to_postgresql_that_are_cut_again_and_again(fleet: Fle
     assert not [log for log in logs if log["log_level"] in ("error", "critical")]
 
 
+@pytest.mark.force_short
 async def test_a_postgresql_that_was_killed_and_started_again(
     tmp_path: Path, bus: OwnNats, outage_seconds: float
 ) -> None:
@@ -158,6 +160,7 @@ async def _all_away(fleet: Fleet, logs: Logs) -> None:
     await found(told)
 
 
+@pytest.mark.force_short
 async def test_both_servers_away_at_once(tmp_path: Path, bus: OwnNats, outage_seconds: float) -> None:
     async with own_postgres(tmp_path) as postgres:
         await migrated(postgres)
