@@ -3,7 +3,7 @@
 Their ids are derived from what must be unique, so declaring the same thing again finds it and changes nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal, assert_never
@@ -302,7 +302,22 @@ def evolve(state: State, event: Event) -> State:
 
 
 def _columns(state: State) -> Mapping[str, Any]:
-    return {"kind": state.kind, "name": state.handle, "owner": state.user_id}
+    return {"kind": state.kind, "name": state.handle, "owner": state.user_id, "holds": _held(state)}
+
+
+def held_names(roles: Collection[str] = (), groups: Collection[str] = (), projects: Collection[str] = ()) -> list[str]:
+    """What a user may hold, as users are found by it."""
+    return sorted(
+        {
+            *(f"role:{name}" for name in roles),
+            *(f"group:{name}" for name in groups),
+            *(f"project:{key}" for key in projects),
+        }
+    )
+
+
+def _held(state: State) -> list[str]:
+    return held_names(state.roles, state.groups, state.projects) if state.kind == "user" else []
 
 
 CATEGORY: Final[Category[State]] = Category(

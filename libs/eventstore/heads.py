@@ -73,7 +73,7 @@ def _heads(category: str, *, claimable: bool = False, **columns: str) -> Heads:
 HEADS: Final[Mapping[str, Heads]] = {
     heads.category: heads
     for heads in (
-        _heads("identity", kind="text", name="text", owner="uuid?"),
+        _heads("identity", kind="text", name="text", owner="uuid?", holds="text[]?"),
         _heads(
             "definition",
             kind="text",

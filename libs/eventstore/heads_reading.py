@@ -85,6 +85,20 @@ class PostgresHeads(Adapter):
         )
         return [row["stream_id"] for row in rows]
 
+    async def holders(self, tenant_group: UUID, held: Collection[str]) -> Sequence[UUID]:
+        rows = await self._fetch(
+            """
+            select stream_id from identity_heads
+             where tenant_group = $1 and kind = 'user' and state = 'active' and holds && $2::text[]
+            union
+            select stream_id from identity_heads
+             where tenant_group = $1 and kind = 'user' and state = 'active' and holds is null
+             order by stream_id""",
+            tenant_group,
+            list(held),
+        )
+        return [row["stream_id"] for row in rows]
+
     async def open_decisions(self, tenant_group: UUID) -> Sequence[UUID]:
         rows = await self._fetch(
             "select stream_id from decision_heads where tenant_group = $1 and state = 'open' order by stream_id",

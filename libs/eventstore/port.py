@@ -458,6 +458,13 @@ class Heads(Protocol):
         """The identities of a kind that a tenant group has and that were not ended; of one name where it is given."""
         ...
 
+    async def holders(self, tenant_group: UUID, held: Collection[str]) -> Sequence[UUID]:
+        """The active users of a tenant group who have any of these (see `libs.domain.identity.held_names`), by id.
+
+        Those of whom a row does not say what they have are among them.
+        """
+        ...
+
     async def open_decisions(self, tenant_group: UUID) -> Sequence[UUID]:
         """The decisions of a tenant group that nobody has answered yet."""
         ...

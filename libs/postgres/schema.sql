@@ -66,8 +66,13 @@ end $$;
 create table identity_heads(
   stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
   version int not null, appended int not null, state text not null, digest bytea not null, wake_at timestamptz,
-  kind text not null, name text not null, owner uuid) with (fillfactor = 70);
+  kind text not null, name text not null, owner uuid, holds text[]) with (fillfactor = 70);
 create index identity_heads_group on identity_heads(tenant_group, kind, name);
+-- Who holds a role is found without reading everybody: of users `holds` has `role:`, `group:` and `project:` with what they
+-- have. It is null where a release wrote the row that did not say it; `rebuild` does.
+create index identity_heads_holds on identity_heads using gin (holds) where kind = 'user' and state = 'active';
+create index identity_heads_untold on identity_heads(tenant_group, stream_id)
+  where kind = 'user' and state = 'active' and holds is null;
 
 create table definition_heads(
   stream_id uuid primary key, tenant_group uuid not null, tenant uuid not null,
@@ -230,6 +235,8 @@ create index grant_secrets_grant on grant_secrets(grant_id);
 create table subject_keys(
   subject uuid primary key, tenant_group uuid not null, sealed bytea,
   made_at timestamptz not null default minutebook_now(), destroyed_at timestamptz);
+-- Every process asks every few seconds which keys were destroyed since.
+create index subject_keys_destroyed on subject_keys(destroyed_at) where sealed is null;
 
 -- Seals over the history: the root of a Merkle tree whose leaves are the tips of streams, in the order in which they were
 -- found. `upto` is the boundary in transactions below which a seal covers everything.

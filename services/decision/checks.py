@@ -1,5 +1,6 @@
 """What is read before a decision is judged: who its voters are, and whether what a person sent fits its schema."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -37,24 +38,25 @@ class Checks:
         self, batch: Sequence[tuple[Item[Command], State, UUID | None]], load: Load
     ) -> Sequence[Command | MinutebookError]:
         """Return the commands, complete, or errors in their places."""
-        people: dict[UUID, tuple[Person, ...]] = {}
+        people = await self._holders(batch)
         commands: list[Command | MinutebookError] = []
         for item, state, group in batch:
             command: Command | MinutebookError = item.command
             if group is not None and item.tenant_group in (None, group):
-                command = await self._seated(item.command, state, group, people)
+                command = _seated(item.command, state, people.get(group, ()))
                 command = await self._checked(command, state, group, load.now)
             commands.append(command)
         return commands
 
-    async def _seated(
-        self, command: Command, state: State, group: UUID, people: dict[UUID, tuple[Person, ...]]
-    ) -> Command:
-        if not isinstance(command, Answer | Look | Reassign | Seating) or not needs_seats(state):
-            return command
-        if group not in people:
-            people[group] = await self._people.of_group(group)
-        return command.model_copy(update={"seats": seats_of(state, people[group])})
+    async def _holders(
+        self, batch: Sequence[tuple[Item[Command], State, UUID | None]]
+    ) -> Mapping[UUID, tuple[Person, ...]]:
+        """Who may hold the roles of the decisions of a batch whose voters are to be named now, by tenant group."""
+        asked: defaultdict[UUID, list[State]] = defaultdict(list)
+        for item, state, group in batch:
+            if group is not None and item.tenant_group in (None, group) and _names_voters(item.command, state):
+                asked[group].append(state)
+        return {group: await self._people.holding(group, states) for group, states in asked.items()}
 
     async def _checked(self, command: Command, state: State, group: UUID, now: datetime) -> Command | MinutebookError:
         sent = isinstance(command, Answer) and (command.revised is not None or command.answer is not None)
@@ -123,6 +125,16 @@ def _unfit(code: str, message: str, problems: Sequence[ProblemItem]) -> Minutebo
         return None
     told = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:3])
     return Rejected(code, f"{message}: {told}", errors=tuple(problems))
+
+
+def _seated(command: Command, state: State, people: Sequence[Person]) -> Command:
+    if not _names_voters(command, state):
+        return command
+    return command.model_copy(update={"seats": seats_of(state, people)})
+
+
+def _names_voters(command: Command, state: State) -> bool:
+    return isinstance(command, Answer | Look | Reassign | Seating) and needs_seats(state)
 
 
 def _problems(value: JsonValue, definition: Definition, bundle: Bundle, artifact_step: str | None) -> list[ProblemItem]:

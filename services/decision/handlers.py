@@ -120,16 +120,16 @@ class Handlers:
         groups = {stream.tenant_group for stream in users.values() if stream.tenant_group is not None}
         failures: dict[UUID, MinutebookError] = {}
         for group in groups:
-            there = await self._people.of_group(group)
-            active = {person.id for person in there}
             open_ = await self._store.open_decisions(group)
             states = await read_states(self._store, CATEGORY, open_, tenant_group=group)
+            seated = {i: state for i, (_, state) in states.items() if not _voters(state).isdisjoint(left)}
+            voters = {voter for state in seated.values() for voter in _voters(state)}
+            active = {i for i, person in (await self._people.named(group, voters)).items() if person.active}
+            there = await self._people.holding(group, seated.values())
             items = []
-            for decision_id, (_, state) in states.items():
-                gone = {voter for seat in state.seats or () for voter in seat.voters} - active
-                if gone:
-                    anew = Seating(seats=seats_of(state, there), gone=frozenset(gone))
-                    items.append(self._item(decision_id, anew, decision_id))
+            for decision_id, state in seated.items():
+                anew = Seating(seats=seats_of(state, there), gone=_voters(state) - active)
+                items.append(self._item(decision_id, anew, decision_id))
             failed = _failures(items, await self._owner.handle(items))
             of_group = [user_id for user_id, stream in users.items() if stream.tenant_group == group]
             for error in failed.values():
@@ -178,6 +178,10 @@ class Handlers:
     @staticmethod
     def _item(decision_id: UUID, command: Command, causation: UUID, traceparent: str | None = None) -> Item[Command]:
         return Item(stream_id=decision_id, command=command, actor=_ACTOR, causation=causation, traceparent=traceparent)
+
+
+def _voters(state: State) -> frozenset[UUID]:
+    return frozenset(voter for seat in state.seats or () for voter in seat.voters)
 
 
 def _failures(items: Sequence[Item[Command]], results: Sequence[object]) -> dict[UUID, MinutebookError]:

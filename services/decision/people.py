@@ -1,6 +1,6 @@
 """Who holds the roles of a decision now: read from the identities of its tenant group."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -28,10 +28,10 @@ class People:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def of_group(self, tenant_group: UUID) -> tuple[Person, ...]:
-        """Every user who is active, in order of id."""
-        found = await self._store.identities(tenant_group, "user")
-        people = await self.named(tenant_group, found)
+    async def holding(self, tenant_group: UUID, states: Collection[State]) -> tuple[Person, ...]:
+        """Every active user who may hold a role that votes on one of these decisions, in order of id."""
+        held = {name for state in states for name in _asked_for(state)}
+        people = await self.named(tenant_group, await self._store.holders(tenant_group, held)) if held else {}
         return tuple(people[i] for i in sorted(people) if people[i].active)
 
     async def named(self, tenant_group: UUID, user_ids: Collection[UUID]) -> Mapping[UUID, Person]:
@@ -43,6 +43,12 @@ class People:
             if state.kind == "user":
                 found[user_id] = Person(user_id, state.active, state.roles, state.groups, state.projects)
         return found
+
+
+def _asked_for(state: State) -> Iterator[str]:
+    for binding in roles_of(state, escalated=True).values():
+        projects = [state.project_id] if binding.project and state.project_id is not None else []
+        yield from identity.held_names(binding.roles, binding.groups, projects)
 
 
 def seats_of(state: State, people: Collection[Person]) -> tuple[Seat, ...]:

@@ -10,11 +10,13 @@ from contracts import ids
 from contracts.base import Actor, BlobRef, Event, JsonObject
 from contracts.events.attempt import AttemptQueued
 from contracts.events.definition import DefinitionSynced, EventTrigger
+from contracts.events.identity import KeyMinted, UserDeactivated, UserRegistered
 from contracts.events.inbound import InboundReceived
 from contracts.events.run import RunCreated, RunStarted, RunSuspended, Trigger, UserRef
 from contracts.events.wait import WaitClosed, WaitMatched, WaitOpened
 from libs.domain.categories import CATEGORIES
 from libs.domain.core import Birth, Decided
+from libs.domain.identity import held_names
 from libs.eventstore.port import Arrived, Earlier, Page, Store
 from libs.language.matching import probes
 from libs.owner import Item, Owner, Publisher
@@ -160,6 +162,28 @@ async def a_wait(store: Store, match: JsonObject, *, group: UUID = GROUP, source
     opened = WaitOpened(at=AT, run_id=uuid4(), step="s", round=1, source=source, match=match, since=AT, consumed=())
     await write(store, "wait", wait_id, opened, group=group)
     return wait_id
+
+
+async def a_user(store: Store, name: str, *, group: UUID = GROUP, left: bool = False, **has: Any) -> UUID:
+    registered = UserRegistered(at=AT, email=f"{name}@example.com", name=name, kind="user", **has)
+    ended = (UserDeactivated(at=AT),) if left else ()
+    user_id = uuid4()
+    await write(store, "identity", user_id, registered, *ended, group=group)
+    return user_id
+
+
+async def test_users_are_found_by_what_they_have(world: World) -> None:
+    store = world.store
+    lead = await a_user(store, "lead", roles=("lead", "developer"))
+    guard = await a_user(store, "guard", groups=("sec",), projects=("core",))
+    await a_user(store, "gone", roles=("lead",), left=True)
+    await a_user(store, "elsewhere", roles=("lead",), group=uuid4())
+    await a_user(store, "other", roles=("sec",), groups=("lead",), projects=("lead",))
+    await write(store, "identity", uuid4(), KeyMinted(at=AT, kind="api_key", name="key", user_id=None, roles=("lead",)))
+    assert await store.holders(GROUP, held_names(roles=["lead"])) == [lead]
+    assert await store.holders(GROUP, held_names(groups=["sec"])) == [guard]
+    assert await store.holders(GROUP, held_names(["developer"], [], ["core"])) == sorted([lead, guard])
+    assert await store.holders(GROUP, []) == []
 
 
 async def test_the_waits_of_an_event_are_found_by_what_they_ask_for(world: World) -> None:

@@ -3,14 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 from typer.testing import CliRunner
 
+import libs.postgres
+from libs.domain import decision
+from libs.eventstore.snapshots import read_states
 from libs.process.http import listen, serve
 from minutebook.cli.main import build
+from services.decision.people import People as Voters
 from tests.support.api import World, world
 from tests.support.postgres import Database
 
@@ -28,6 +34,7 @@ workflow:
         - { key: review, kind: decision, role: board, artifact: draft, not: [initiator], approvals: { need: 2 } }
 """
 FILES = {"workflows/board/workflow.yaml": BOARD, "workflows/board/prompts/draft.md": "Draft it.\n"}
+MIGRATION = Path(libs.postgres.__file__).parent / "migrations/0010_expand_holders.sql"
 NAMED = ("ida", "left", "moved", "paul", "priya", "vera")
 
 
@@ -46,7 +53,7 @@ async def api(database: Database) -> AsyncIterator[World]:
         yield made
 
 
-async def asked(api: World) -> UUID:
+async def asked_of_the_board(api: World) -> UUID:
     """The decision of a run that ida started."""
     answer = await api.call("POST", "/definitions/board/runs", by="ida", json={"context": {}, "project_id": "core"})
     assert answer.status_code == 201, answer.text
@@ -66,7 +73,7 @@ def names(people: list[dict[str, Any]]) -> set[str]:
 
 
 async def test_who_may_still_vote_is_who_is_taken(api: World) -> None:
-    decision_id = await asked(api)
+    decision_id = await asked_of_the_board(api)
     path = f"/decisions/{decision_id}"
     assert (await api.call("POST", f"{path}/approve", by="priya")).status_code == 200
     await api.identity.deactivate_user(api.place, api.users["left"])
@@ -89,8 +96,43 @@ async def test_who_may_still_vote_is_who_is_taken(api: World) -> None:
     assert (await seat(api, decision_id))["may_answer"] == []
 
 
+async def test_users_of_before_the_column_are_found_and_the_migration_tells_of_them(
+    api: World, owner_pool: asyncpg.Pool
+) -> None:
+    rows = "select stream_id, holds from identity_heads order by 1"
+    told = await owner_pool.fetch(rows)
+    assert dict(told)[api.users["dana"]] == ["project:core", "role:developer"]
+    await owner_pool.execute("update identity_heads set holds = null")
+    everybody = {api.users[name] for name in {*NAMED, "admin", "dana", "gus"}}
+    assert set(await api.store.holders(api.place.tenant_group, ["role:nobodys"])) == everybody
+    lines = [line for line in MIGRATION.read_text("utf-8").splitlines() if not line.startswith("--")]
+    for statement in "\n".join(lines).split(";"):
+        if statement.strip().startswith("update"):
+            await owner_pool.execute(statement)
+    assert await owner_pool.fetch(rows) == told
+
+
+async def test_the_voters_are_read_and_nobody_else(api: World) -> None:
+    """However many people a tenant group has."""
+    asked: list[UUID] = []
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(api.store, name)
+
+        async def events(self, category: str, stream_ids: Any, *, tenant_group: UUID) -> Any:
+            asked.extend(stream_ids)
+            return await api.store.events(category, stream_ids, tenant_group=tenant_group)
+
+    decision_id = await asked_of_the_board(api)
+    [(_, state)] = (await read_states(api.store, decision.CATEGORY, [decision_id])).values()
+    store: Any = Watched()
+    found = await Voters(store).holding(api.place.tenant_group, [state])
+    assert {person.id for person in found} == {api.users[name] for name in NAMED} == set(asked)
+
+
 async def test_the_command_line_tells_them_apart(api: World) -> None:
-    decision_id = await asked(api)
+    decision_id = await asked_of_the_board(api)
     await api.call("POST", f"/decisions/{decision_id}/approve", by="priya")
     running = await serve(api.service.app, listen("127.0.0.1", 0), drain=timedelta(seconds=1))
     environment = {"MINUTEBOOK_SERVER_ADDRESS": running.url, "MINUTEBOOK_API_KEY": api.tokens["admin"]}

@@ -99,5 +99,6 @@ def test_the_head_row_shows_what_a_thing_is_known_by() -> None:
         "kind": "user",
         "name": "priya@example.com",
         "owner": None,
+        "holds": ["role:a", "role:b"],
     }
     assert identity.CATEGORY.columns(given(CREATIONS[5][1]))["owner"] == USER

@@ -48,6 +48,10 @@ class MemoryHeads(Holding):
             and name in (None, head.columns["name"])
         ]
 
+    async def holders(self, tenant_group: UUID, held: Collection[str]) -> Sequence[UUID]:
+        rows, users = self.rows["identity"], await self.identities(tenant_group, "user")
+        return [i for i in users if not set(held).isdisjoint(rows[i].columns["holds"])]
+
     async def open_decisions(self, tenant_group: UUID) -> Sequence[UUID]:
         return [
             stream_id
