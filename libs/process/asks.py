@@ -134,7 +134,8 @@ async def _ask(bus: Bus, asked: Command, reply: type[R], *, until: float) -> R:
             asked.subject, data, headers={}, timeout=timedelta(seconds=max(until - monotonic(), 0.0))
         )
     except Unavailable as error:
-        raise _Unanswered(error.code, error.message) from error
+        # Where nobody answers at all the owner is being replaced: that is told at once, and over soon.
+        raise _Unanswered(error.code, error.message, again=error.code == "bus.no_responder") from error
     parsed: Reply[R] = parse(Reply[reply], answer_)  # type: ignore[valid-type]
     if parsed.problem is not None:
         raise from_problem(parsed.problem)
