@@ -3,7 +3,8 @@
 Each service uses one `Owner` per category that it alone may append to.
 """
 
-from libs.owner.owner import Done, Item, Owner, Result
+from libs.owner.items import Done, Item, Result
+from libs.owner.owner import Owner
 from libs.owner.publisher import Publisher
 
 __all__ = ["Done", "Item", "Owner", "Publisher", "Result"]

@@ -29,7 +29,7 @@ from libs.domain.core import NOTHING, Birth, Category, Decided, Guard, facts
 from libs.eventstore.memory import MemoryStore
 from libs.eventstore.port import BatchResult, EventStore
 from libs.owner import Done, Item, Owner, Publisher
-from libs.owner.owner import TELLING_MAX
+from libs.owner.telling import TELLING_MAX
 from tests.support.postgres import World
 from tests.support.record import ListeningBus, eventually
 

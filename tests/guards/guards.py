@@ -23,6 +23,7 @@ class Guard:
 
 
 _OWNER: Final = "libs/owner/owner.py"
+_HELD: Final = "libs/owner/held.py"
 _EFFECT: Final = "libs/domain/effect/decide.py"
 _SETTLING: Final = "libs/domain/effect/settling.py"
 _STATEMENTS: Final = "libs/eventstore/statements.py"
@@ -39,7 +40,7 @@ _RACES: Final = "tests/conformance/test_store_races.py::"
 GUARDS: Final[tuple[Guard, ...]] = (
     Guard(
         "`now` comes from the query that loaded the batch, never from the process",
-        (Change(_OWNER, "return load, known", "return replace(load, now=datetime.now(load.now.tzinfo)), known"),),
+        (Change(_HELD, "return load, known", "return replace(load, now=datetime.now(load.now.tzinfo)), known"),),
         (
             "tests/guards/test_clock.py::test_a_process_that_is_behind_moves_a_due_wake_on_and_does_not_loop",
             "tests/guards/test_clock.py::test_facts_are_dated_by_the_database",
