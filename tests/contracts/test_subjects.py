@@ -41,7 +41,9 @@ MUST_HEAR: Mapping[Owner, frozenset[str]] = {
     ),
     # Work on a run that is over must stop, and nobody may be asked about it any more.
     "runner": frozenset({"run.cancelled", "run.failed"}),
-    "decision": frozenset({"run.cancelled", "run.failed", "run.completed"}),
+    # A run that completes leaves nothing open but what these tell, and decisions whose own clock withdraws them.
+    "decision": frozenset({"run.cancelled", "run.failed", "run.step_failed", "run.step_skipped"}),
+    "ingest": frozenset({"run.cancelled", "run.failed", "run.step_failed"}),
     # What was declared is written, also after a suspension or another arm; what was cancelled is not.
     "effects": frozenset({"effect.declared", "run.step_writing", "run.resumed", "run.cancelled"}),
 }

@@ -104,6 +104,18 @@ class Auditor:
         event: Any = recorded.event
         parent = self.streams[event.parent] if recorded.type == "run.forked" else None
         self._known.runs.judge(run, recorded, parent)
+        if recorded.type in {"run.step_failed", "run.step_skipped"}:
+            run.told_as = self._read
+        elif recorded.type == "run.completed":
+            self._judge_left_open(run, recorded)
+
+    def _judge_left_open(self, run: Stream, completed: Recorded) -> None:
+        """Nobody looks for that when a run completes: they were told before, or their own clock tells them."""
+        for stream_id, stream in self.streams.items():
+            if stream.run_id == completed.stream_id and stream.state in tables.ASKING.get(stream.category, ()):
+                until = getattr(stream.asked, "until", None)
+                if run.told_as < stream.opened_as and (until is None or until > completed.event.at):
+                    raise Violation(f"a completed run left {stream.category} {stream_id} open, and nobody hears of it")
 
     def _judge_admission(self, key: Stream, recorded: Recorded, before: str) -> None:
         key.state = self._known.places.judge_key(recorded)
@@ -113,7 +125,7 @@ class Auditor:
     def _judge_wait(self, wait: Stream, recorded: Recorded, _before: str) -> None:
         event: Any = recorded.event
         if recorded.type == "wait.opened":
-            wait.run_id = event.run_id
+            wait.run_id, wait.opened_as = event.run_id, self._read
         self._known.awaited.judge_wait(recorded)
 
     def _judge_inbound(self, _inbound: Stream, recorded: Recorded, _before: str) -> None:
@@ -150,7 +162,7 @@ class Auditor:
             case "decision.opened":
                 decision.run_id = event.run_id
                 decision.shown = event.artifact.digest if event.artifact else None
-                decision.asked = event
+                decision.asked, decision.opened_as = event, self._read
             case "decision.voted":
                 self._must_be_active(decision, "a vote was taken")
                 if event.by.name in decision.voted:

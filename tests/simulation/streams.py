@@ -9,7 +9,10 @@ from uuid import UUID
 
 @dataclass(slots=True)
 class Stream:
-    """Where a stream stands. `era` is that in which it began; of a fork, that of the run it goes back to."""
+    """Where a stream stands. `era` is that in which it began; of a fork, that of the run it goes back to.
+
+    `opened_as` is which fact of all it began with; `told_as`, of a run, the last that says where nobody waits.
+    """
 
     category: str
     era: int = 0
@@ -22,6 +25,8 @@ class Stream:
     lost_claims: set[UUID] = field(default_factory=set)
     shown: str | None = None
     asked: Any = None
+    opened_as: int = 0
+    told_as: int = 0
     voted: list[str] = field(default_factory=list)
     steps: dict[str, str] = field(default_factory=dict)
     moments: set[datetime] = field(default_factory=set)

@@ -144,6 +144,7 @@ STEP_AFTER: Final[Mapping[str, str]] = {
 
 STEP_OPEN: Final = frozenset({"delayed", "queued", "waiting", "writing", "retrying"})
 RUN_ACTIVE: Final = frozenset({"created", "running", "waiting_decision", "waiting_event", "waiting_timer"})
+ASKING: Final = {"decision": frozenset({"open"}), "wait": frozenset({"opening", "open"})}
 EFFECT_NOT_DONE: Final = frozenset({"failed", "cancelled"})
 RUN_OVER: Final = frozenset({"completed", "failed", "cancelled", "superseded"})
 
