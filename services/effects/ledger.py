@@ -19,6 +19,7 @@ from libs.ids import nonce
 from libs.mcp import Answered, NotSent, Outcome, call_tool
 from libs.owner import Item, Owner
 from libs.process import actor
+from libs.process.finishing import finished
 from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import span
 from services.effects.connectors import Call, Connectors
@@ -149,9 +150,9 @@ class Ledger:
         self._draining = True
         if self._later is not None:
             self._later.cancel()
-        await self._hand_over()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=within.total_seconds())
+        async with self._turn:  # calls that are being announced are under way, or they would be lost unmade
+            await self._hand_over()
+        await finished(self._tasks, within)
         left = list(self._calls.values())
         for task in self._tasks:
             task.cancel()

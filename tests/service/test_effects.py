@@ -1,7 +1,7 @@
 """The effects service against a real record and a real MCP server: once, or in doubt, or surely not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ from contracts.events.run import (
 )
 from libs.domain import effect, identity, run
 from libs.eventstore.eras import begin_era
-from libs.eventstore.port import HeadView, Store
+from libs.eventstore.port import Append, BatchResult, HeadView, Store
 from libs.eventstore.postgres import PostgresStore
 from services.dev.http import serve
 from services.dev.sandbox_mcp import Fault, sandbox
@@ -360,6 +360,32 @@ async def test_what_waits_when_a_service_stops_is_due_at_once_for_another(world:
     await bus.tell("effects-history", "effect.declared", called, waiting)
     await service.stop()
     assert [due.stream_id for due in await world.record.store.due("effect", limit=10)] == [waiting]
+
+
+async def test_a_call_that_is_announced_while_its_service_stops_is_made_and_heard_of(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, bus = await world.service(effect_calls_per_server=1, drain_seconds=5)
+    run_id = await world.run()
+    first, second = [await world.declare(run_id, key=f"pull_request:{number}") for number in range(2)]
+    append, announcing = PostgresStore.append, asyncio.Event()
+
+    async def slow(store: PostgresStore, category: str, appends: Sequence[Append]) -> BatchResult:
+        result = await append(store, category, appends)
+        if any(
+            isinstance(event, EffectPending) and each.stream_id == second for each in appends for event in each.events
+        ):
+            announcing.set()
+            world.target.delay_seconds = 0.5
+            await asyncio.sleep(0.3)
+        return result
+
+    monkeypatch.setattr(PostgresStore, "append", slow)
+    await bus.tell("effects-history", "effect.declared", first, second)
+    await announcing.wait()
+    await service.stop()
+    states = [(await world.record.state(effect.CATEGORY, each)).status for each in (first, second)]
+    assert states == ["succeeded", "succeeded"]
 
 
 async def test_a_server_that_hangs_holds_up_no_other(world: World) -> None:

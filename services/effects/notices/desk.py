@@ -15,6 +15,7 @@ from libs.faultpoints import faultpoint
 from libs.ids import nonce
 from libs.owner import Item, Owner
 from libs.process import actor
+from libs.process.finishing import finished
 from libs.telemetry.logs import get_logger
 from libs.telemetry.tracing import span
 from services.effects.notices.lanes import Channel, Lanes
@@ -105,9 +106,9 @@ class Desk:
     async def drain(self, within: timedelta) -> None:
         """Begin nothing more and let the tries under way end; what has not ended then is reported as what it is."""
         self._draining = True
-        await self._hand_over()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=within.total_seconds())
+        async with self._turn:  # tries that are being announced are under way, or they would be lost unmade
+            await self._hand_over()
+        await finished(self._tasks, within)
         left = list(self._tries.values())
         for task in self._tasks:
             task.cancel()
