@@ -137,6 +137,7 @@ async def test_replicas_whose_clocks_are_minutes_apart_keep_every_moment(ground:
         await _ends_of_tokens(ground, fleet)
         await _late_asks(ground, fleet, doors)
         said = fleet.said()
+    assert _apart(said) > timedelta(seconds=2 * APART_SECONDS - LATE_SECONDS_MAX), "they do live at different times"
     for name in WORKFLOWS:
         other = [sorted(facts ^ next(iter(usual[name]))) for facts in seen[name] ^ usual[name]]
         assert other == [], f"{name} takes the same facts as with right clocks"
@@ -281,6 +282,16 @@ async def _seen(ground: Ground, sql: str, stream_id: UUID) -> None:
         return True if await ground.fetch(sql, stream_id) else None
 
     await found(seen)
+
+
+def _apart(said: Sequence[Mapping[str, Any]]) -> timedelta:
+    """How far apart the replicas of a service, started together, believe to have been started; the least of all."""
+    up: dict[str, list[datetime]] = {}
+    for line in said:
+        if line["event"] == "service started":
+            up.setdefault(line["service"], []).append(datetime.fromisoformat(line["timestamp"]))
+    assert up.keys() == set(ORDER)
+    return min(max(moments) - min(moments) for moments in up.values())
 
 
 def _is_write(call: Mapping[str, Any]) -> bool:
