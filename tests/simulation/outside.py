@@ -13,7 +13,7 @@ from libs.mcp import Answered, NotSent, Outcome, RejectedByServer, ToolError, Un
 from services.dev.minimal_instance import minimal_instance
 from services.runner.executors import Failure, Produced, Scope
 from tests.simulation.effects import Call
-from tests.simulation.process import Process
+from tests.simulation.process import WORST_MOMENT, Process
 
 _LOOKS: Final = frozenset({"find", "find_late", "list_pull_requests"})
 _WRITTEN: Final = (0, 1)
@@ -36,6 +36,8 @@ class ScriptedExecutor:
         process, world = self._process, self._process.world
         await process.reach(f"execute {request.step}")
         world.audit(lambda: world.auditor.executes(scope.attempt_id, scope.claim))
+        if world.hits(WORST_MOMENT * world.faults.stall):
+            world.stall(process)
         try:
             return await self._execute(request)
         finally:

@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 _LATE_SECONDS_MAX: Final = 20.0
 
-_WORST_MOMENT: Final = 10
-"""How much likelier than elsewhere a process freezes between the announcement of a call and the call."""
+WORST_MOMENT: Final = 10
+"""How much likelier than elsewhere a process freezes where it has to be late: with a call announced, or work begun."""
 
 
 OUTAGE: Final = "postgres.unreachable"
@@ -155,7 +155,7 @@ class SimStore:
         async def effect() -> Any:
             result = await self._inner.append(category, appends)
             await self._forget()
-            if category == "effect" and self._process.world.hits(_WORST_MOMENT * self._process.world.faults.stall):
+            if category == "effect" and self._process.world.hits(WORST_MOMENT * self._process.world.faults.stall):
                 self._process.world.stall(self._process)
             return result
 
