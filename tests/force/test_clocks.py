@@ -59,8 +59,9 @@ Facts = frozenset[tuple[str, int]]
 
 _OVER: Final = """
 select count(*) filter (where state in ('completed', 'failed', 'suspended')) as over,
-       count(*) filter (where state = 'completed') as completed, (
-         select count(*) from effect_heads where run_id = any($1) and state in ('declared', 'pending')) as writing
+       count(*) filter (where state = 'completed') as completed,
+       (select count(*) from effect_heads where run_id = any($1) and state in ('declared', 'pending'))
+         + (select count(*) from decision_heads where run_id = any($1) and state = 'open') as left_over
   from run_heads where stream_id = any($1)"""
 _FACTS: Final = """
 select metadata->>'correlation' as run_id, type, count(*) as n from workflow_history
@@ -269,9 +270,11 @@ async def _sealed(ground: Ground) -> None:
 
 
 async def _over(ground: Ground, run_ids: Sequence[UUID]) -> None:
+    """Wait until runs are completed, and what follows their ends: back-links, and questions that are withdrawn."""
+
     async def over() -> asyncpg.Record | None:
         (row,) = await ground.fetch(_OVER, run_ids)
-        return row if (row["over"], row["writing"]) == (len(run_ids), 0) else None
+        return row if (row["over"], row["left_over"]) == (len(run_ids), 0) else None
 
     row = await found(over)
     assert row["completed"] == len(run_ids)
