@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
 
 import pytest
 from structlog.testing import capture_logs
@@ -146,7 +147,13 @@ async def world(database: Database) -> AsyncIterator[World]:
             yield World(record, buses)
 
 
+def _next_monday_at_seven(now: datetime) -> datetime:
+    monday = now.replace(hour=7, minute=0, second=0, microsecond=0) + timedelta(days=-now.weekday() % 7)
+    return monday if monday > now else monday + timedelta(days=7)
+
+
 async def test_three_replicas_start_one_run_per_slot(world: World) -> None:
+    first = _next_monday_at_seven((await world.record.store.now()).astimezone(ZoneInfo(BERLIN)))
     await world.sync("pmo", {"cron": "0 0 7 * * 1", "timezone": BERLIN}, context={"team": "core"})
     line = world.line("pmo", "0 0 7 * * 1", zone=BERLIN)
     await world.go_to(datetime(2027, 3, 22, 6, 0, 1, tzinfo=UTC))
@@ -160,7 +167,7 @@ async def test_three_replicas_start_one_run_per_slot(world: World) -> None:
     state = await world.state(line)
     assert (await world.types(line))[-2:] == ["fired", "fired"]
     (late,) = await world.skips(line)
-    assert (late.reason, late.slot[:10]) == ("late", "2026-11-30"), "the months before were skipped, in one fact"
+    assert (late.reason, late.slot) == ("late", first.isoformat()), "the months before were skipped, in one fact"
     assert late.count > 10
 
     assert state.last_run is not None

@@ -107,4 +107,4 @@ def test_an_end_that_has_passed_ends_it() -> None:
 
 
 def test_the_head_row_shows_whose_it_is_and_for_which_server() -> None:
-    assert identity.CATEGORY.columns(given(fact())) == {"kind": "grant", "name": "github", "owner": SAM}
+    assert identity.CATEGORY.columns(given(fact())) == {"kind": "grant", "name": "github", "owner": SAM, "holds": []}
