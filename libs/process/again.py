@@ -15,7 +15,7 @@ PAUSE_SECONDS_MAX: Final = 0.5
 
 
 async def persist(act: Callable[[], Awaitable[R]], *, until: float) -> R:
-    """Do it, and do it again while it says that it may be taken then; until this moment of the loop's clock.
+    """Do it, and do it again while it says that it may be taken then; until this moment of `libs.clock.monotonic`.
 
     The pauses have jitter, so that those who lost together do not come back together.
 
